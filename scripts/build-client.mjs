@@ -1,8 +1,9 @@
 // `npm run build:client`: the package @gatehouse/client in clients/typescript/dist: ESM and CommonJS, a file for the
-// core and one for each adapter, and their types. Bundled, so that a page or a worker at the edge loads one file.
+// core and one for each adapter, and their types, for each of the two (TypeScript takes a .d.ts of a package of modules
+// for no CommonJS). Bundled, so that a page or a worker at the edge loads few files.
 // Failure: the compiler's messages and status 1.
 import { spawnSync } from 'node:child_process';
-import { rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
@@ -32,3 +33,14 @@ await bundle.close();
 const tsc = path.join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 const { status } = spawnSync(process.execPath, [tsc, '-p', PACKAGE], { stdio: 'inherit' });
 process.exitCode = status ?? 1;
+
+const types = path.join(DIST, 'types');
+for (const name of readdirSync(types, { recursive: true }).filter((one) => one.endsWith('.d.ts'))) {
+  const file = path.join(types, name);
+  const text = readFileSync(file, 'utf8');
+  for (const ending of ['js', 'cjs'])
+    writeFileSync(
+      file.replace(/ts$/, ending === 'js' ? 'ts' : 'cts'),
+      text.replace(/(from '\.[^']*\.)ts'/g, `$1${ending}'`),
+    );
+}

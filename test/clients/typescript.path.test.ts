@@ -1,14 +1,15 @@
 // The TypeScript client against the whole service: what a guard lets through and what it stops, what waits for an
 // approval, a service that is away, slow, or loses its answers, many records, and programs that end. The package is
 // built, and used as it would be installed.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
-import { context, trace } from '@opentelemetry/api';
+import { context, type Span, trace } from '@opentelemetry/api';
 import { NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
 import t, { type Test } from 'tap';
 import { Gatehouse, type GatehouseOptions } from '../../clients/typescript/src/index.ts';
@@ -126,7 +127,8 @@ t.test('records come in order, once, through lost answers and refusals', async (
   gatehouse.record({ type: 'custom', payload: { fine: true } });
   t.same(await gatehouse.close(), { sent: 351, failed: 1, dropped: 0 }, 'one that is refused is counted as failed');
   t.same(await gatehouse.close(), gatehouse.counts, 'it can be closed twice');
-  t.throws(() => gatehouse.record({ type: 'custom', payload: {} }), { message: /closed/ });
+  t.equal(gatehouse.record({ type: 'custom', payload: {} }), false);
+  t.equal(gatehouse.counts.dropped, 1, 'what comes later is dropped');
 });
 
 t.test('100,000 records while the service is away: bounded, counted, and gone at the deadline', async (t) => {
@@ -179,17 +181,54 @@ t.test(
   },
 );
 
-t.test("the trace is OpenTelemetry's, and the span names the decision", async (t) => {
+t.test("the trace is OpenTelemetry's, and the span of the very call names the decision", async (t) => {
   const provider = new NodeTracerProvider();
   provider.register();
   t.teardown(() => provider.shutdown());
-  const span = provider.getTracer('test').startSpan('work');
-  await context.with(trace.setSpan(context.active(), span), async () => {
-    const decision = await new Gatehouse(options()).decide({ tool: 'look' });
-    t.equal((span as unknown as { attributes: object }).attributes['gatehouse.decision.id' as never], decision.eventId);
-  });
-  const { json } = await api.get(`/v1/traces/${span.spanContext().traceId}`);
-  t.equal(json.event_count, 1);
+  const gatehouse = new Gatehouse(options());
+  const spanOf = (attributes: Record<string, string>) => provider.getTracer('test').startSpan('work', { attributes });
+  const markOf = (span: Span) =>
+    (span as unknown as { attributes: object }).attributes['gatehouse.decision.id' as never];
+  const asked = (span: Span, tool: string) =>
+    context.with(trace.setSpan(context.active(), span), () => gatehouse.decide({ tool }));
+  const call = spanOf({ 'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': 'look' });
+  const { eventId } = await asked(call, 'look');
+  t.equal(markOf(call), eventId);
+  await asked(call, 'look');
+  t.equal(markOf(call), eventId, 'a second decision does not overwrite it');
+  for (const around of [
+    { 'gen_ai.operation.name': 'chat' },
+    { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': 'look' },
+    { 'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': 'task' },
+    { 'openinference.span.kind': 'TOOL', 'tool.name': 'task' },
+    {},
+  ]) {
+    const span = spanOf(around as Record<string, string>);
+    await asked(span, 'look');
+    t.equal(markOf(span), undefined, `what lies around it is judged for itself: ${JSON.stringify(around)}`);
+  }
+  const { json } = await api.get(`/v1/traces/${call.spanContext().traceId}`);
+  t.equal(json.event_count, 2);
+});
+
+t.test('the trace is that of the call: given to it, of its context, or of the guard', async (t) => {
+  const requests = new AsyncLocalStorage<string>();
+  const gatehouse = new Gatehouse(options({ traceId: () => requests.getStore() }));
+  const guarded = gatehouse.guard('look', (args: object) => args);
+  await Promise.all(['ts-trace-1', 'ts-trace-2'].map((id) => requests.run(id, () => guarded({ id }))));
+  await requests.run('ts-trace-1', () => guarded({ id: 'own' }, { traceId: 'ts-trace-3' }));
+  requests.run('ts-trace-1', () => gatehouse.record({ type: 'custom', payload: {} }));
+  await gatehouse.guard('look', () => 0, { traceId: 'ts-trace-3' })();
+  const traces = [() => false as never, () => null as never, () => JSON.parse('{') as string];
+  for (const traceId of traces)
+    t.match(
+      await new Gatehouse(options({ traceId })).decide({ tool: 'look' }),
+      { allowed: true },
+      'a trace that cannot be had stops nothing',
+    );
+  await gatehouse.flush();
+  const counts = ['1', '2', '3'].map(async (n) => (await api.get(`/v1/traces/ts-trace-${n}`)).json.event_count);
+  t.same(await Promise.all(counts), [2, 1, 2]);
 });
 
 // The test runner puts its hooks into every child, and the compiler cannot be loaded with them.
@@ -221,8 +260,9 @@ function installed(t: Test) {
 
 t.test('the package, as it is installed', async (t) => {
   const { folder, run, compile } = installed(t);
-  const size = gzipSync(execFileSync('cat', [assetPath('clients/typescript/dist/esm/index.js')])).length;
-  t.ok(size <= 8_000, `${size} bytes compressed`);
+  const core = ['index.js', 'json.js'].map((name) => readFileSync(assetPath(`clients/typescript/dist/esm/${name}`)));
+  const size = gzipSync(Buffer.concat(core)).length;
+  t.ok(size <= 6_000, `${size} bytes compressed`);
 
   const program = (body: string) => `
     const client = new Gatehouse({ url: ${JSON.stringify(service.url)}, key: ${JSON.stringify(service.key)}, agent: 'client' });
@@ -246,14 +286,20 @@ t.test('the package, as it is installed', async (t) => {
   const resolved = createRequire(pathToFileURL(path.join(folder, 'x.cjs')));
   for (const adapter of ['ai-sdk', 'openai-agents', 'langchain', 'claude-agent-sdk'])
     t.equal(Object.keys(resolved(`@gatehouse/client/${adapter}`)).length, 1, adapter);
-  const said = compile(
-    'typed.ts',
-    `import { Gatehouse, BlockedError } from '@gatehouse/client';
+  const text = `import { Gatehouse, BlockedError } from '@gatehouse/client';
+     import { aiSdk } from '@gatehouse/client/ai-sdk';
      const gh = new Gatehouse({ url: '', key: '', agent: '' });
      export const refund: (args: { order: number }) => Promise<string> = gh.guard('refund', (args: { order: number }) => \`\${args.order}\`);
-     export const name: string | undefined = new BlockedError({ allowed: false, outcome: 'blocked', policies: [] }).decision.policies[0]?.name;`,
-  );
-  t.equal(said, '');
+     export const name: string | undefined = new BlockedError({ allowed: false, outcome: 'blocked', policies: [] }).decision.policies[0]?.name;
+     export const send: (to: string, body: string) => Promise<string> = gh.guard('send', (to: string, body: string) => to + body);
+     void [aiSdk(gh).toolApproval, gh.guard('look', () => 1)(), gh.guard('look', (n: number) => n)(1, { traceId: 'x' })];
+     // @ts-expect-error an argument is missing
+     void gh.guard('send', (to: string, body: string) => to + body)('zoe');`;
+  for (const name of ['typed.mts', 'typed.cts', 'typed.ts']) t.equal(compile(name, text), '', name);
+  // What looks for no "exports" goes by these.
+  const { main, types, typesVersions } = JSON.parse(readFileSync(assetPath('clients/typescript/package.json'), 'utf8'));
+  for (const file of [main, types, ...Object.values<string[]>(typesVersions['*']).flat()])
+    t.ok(existsSync(assetPath(path.join('clients/typescript', file))), file);
 });
 
 t.test('what the page shows runs as it stands', async (t) => {

@@ -32,6 +32,7 @@ for (const [name, type, conditions] of [
   assert.equal((await post('/v1/policies', { name, type, conditions, actions: ['block'] })).status, 201);
 const there = new Gatehouse({ url, key, agent: 'frameworks', timeoutMs: 10_000, approvals: { waitMs: 500 } });
 const away = new Gatehouse({ url: 'http://127.0.0.1:9', key, agent: 'agt_away', timeoutMs: 300 });
+const revoked = new Gatehouse({ url, key: 'gth_revoked', agent: 'agt_revoked' });
 while ((await there.decide({ tool: 'refund' })).allowed) await new Promise((resolve) => setTimeout(resolve, 100));
 
 /** What is asked of each framework: does the tool run, and what was the model told? */
@@ -40,11 +41,12 @@ const CASES = [
   { tool: 'pay', gh: there, runs: false, told: /Blocked by policy .{1,2}no pay/ },
   { tool: 'refund', gh: there, runs: false, told: /Approval apr_\w+ is pending/ },
   { tool: 'look', gh: away, runs: false, told: /not available/ },
+  { tool: 'look', gh: revoked, runs: false, told: /could not be asked/ },
 ];
 
 function each(framework, run) {
   for (const { tool, gh, runs, told } of CASES)
-    test(`${framework}: ${tool}${gh === away ? ', the service away' : ''}`, async () => {
+    test(`${framework}: ${tool}${gh === away ? ', the service away' : gh === revoked ? ', the key revoked' : ''}`, async () => {
       let ran = 0;
       const execute = async () => {
         ran++;
@@ -116,6 +118,7 @@ test('Claude Agent SDK: what is blocked does not run, and the model reads why', 
   for (const [gh, why] of [
     [there, /Blocked by policy/],
     [away, /not available/],
+    [revoked, /could not be asked/],
   ]) {
     const { heard, ran } = await claudeCode('echo it-ran > ran.txt', {
       hooks: { PreToolUse: [{ hooks: [claude(gh).preToolUse] }] },

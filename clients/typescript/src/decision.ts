@@ -1,5 +1,6 @@
 // What was decided about an event, for a program that is about to act.
 import type { Event, PolicyMatch } from './api.ts';
+import { ApiError } from './errors.ts';
 
 export type Decision = {
   /** May it be done? */
@@ -16,10 +17,14 @@ export type Decision = {
   redacted?: Record<string, unknown>;
 };
 
-export function decisionOf({ id, policy_result: result, redacted_payload: redacted }: Event): Decision {
+/** Throws ApiError where it is not the answer of the service: an outcome that it does not know allows nothing. */
+export function decisionOf(answer: unknown): Decision {
+  const { id, policy_result: result, redacted_payload: redacted } = (answer ?? {}) as Partial<Event>;
+  if (typeof id !== 'string' || typeof result?.outcome !== 'string' || !Array.isArray(result.matches))
+    throw unexpected('no event with its policy_result');
   const { outcome, matches, policy_id, approval_id } = result;
   const name = matches.find((match) => match.policy_id === policy_id)?.name;
-  const reasons = {
+  const reasons: Record<string, string | undefined> = {
     allowed: undefined,
     blocked:
       result.reason === 'agent_inactive'
@@ -27,6 +32,7 @@ export function decisionOf({ id, policy_result: result, redacted_payload: redact
         : `Blocked${name === undefined ? '' : ` by policy "${name}"`}.`,
     pending: `Approval ${approval_id} is pending: a person has not decided it yet.`,
   };
+  if (!Object.hasOwn(reasons, outcome)) throw unexpected(`the outcome ${JSON.stringify(outcome)}`);
   const reason = reasons[outcome];
   return {
     allowed: outcome === 'allowed',
@@ -37,4 +43,9 @@ export function decisionOf({ id, policy_result: result, redacted_payload: redact
     policies: matches,
     ...(redacted === undefined ? {} : { redacted: redacted as Record<string, unknown> }),
   };
+}
+
+/** What answers is not the service, or a later one whose words this client does not know. */
+export function unexpected(what: string): ApiError {
+  return new ApiError(200, 'unexpected_answer', `The answer is not one of Gatehouse: ${what}.`);
 }

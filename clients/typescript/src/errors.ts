@@ -33,9 +33,21 @@ export class ApprovalDeniedError extends BlockedError {
 /** No decision could be had within the deadline. Whether the event was recorded is not known. */
 export class UnavailableError extends GatehouseError {
   override name = 'UnavailableError';
+  /** The service is not to be asked again before. */
+  readonly retryAfterMs: number;
+
+  constructor(message: string, retryAfterMs = 0) {
+    super(message);
+    this.retryAfterMs = retryAfterMs;
+  }
 }
 
-/** The service refuses the request; sending it again does not help. */
+/** JSON has no form for an argument, so it cannot be judged. Nothing was sent, and nothing was called. */
+export class NotJsonError extends GatehouseError {
+  override name = 'NotJsonError';
+}
+
+/** The service refuses the request, or answers what is none of its answers; sending it again does not help. */
 export class ApiError extends GatehouseError {
   override name = 'ApiError';
   readonly status: number;

@@ -2,23 +2,24 @@
 // never queued, batched or dropped: it is made now, or it is not there, and then `onUnavailable` says what a guard does
 // (`block`, unless you say otherwise). Runs wherever there is `fetch` and WebCrypto. Installs no hooks, holds no
 // process.
-import type { Approval, BatchResult, Event, Submission } from './api.ts';
-import { type Decision, decisionOf } from './decision.ts';
+import type { Approval, BatchResult, Submission } from './api.ts';
+import { type Decision, decisionOf, unexpected } from './decision.ts';
 import {
   ApiError,
   ApprovalDeniedError,
   ApprovalPendingError,
   BlockedError,
-  GatehouseError,
+  NotJsonError,
   UnavailableError,
 } from './errors.ts';
+import { judged, recorded } from './json.ts';
 import { type Counts, Recorder } from './recorder.ts';
 import { activeTraceId, noteDecision } from './telemetry.ts';
-import { type Call, call, type Transport } from './transport.ts';
+import { msOf, pause, Transport } from './transport.ts';
 
 export type OnUnavailable = 'block' | 'allow';
 export type GatehouseOptions = {
-  /** Of the service, as `http://127.0.0.1:8080`. */
+  /** Of the service, as `http://127.0.0.1:8080`, with a path where a proxy has it under one. */
   url: string;
   key: string;
   /** Id or name; a name that is new is registered. With a key that is bound to an agent: that agent. */
@@ -29,6 +30,11 @@ export type GatehouseOptions = {
   timeoutMs?: number;
   /** How long a pending approval is waited for, beyond `timeoutMs`. Left out: 55,000. */
   approvals?: { waitMs?: number };
+  /**
+   * Asked at each call for the trace that it belongs to, as `() => requests.getStore()?.id` of an AsyncLocalStorage.
+   * Left out, or undefined: that of OpenTelemetry's active span.
+   */
+  traceId?: () => string | undefined;
   fetch?: typeof fetch;
 };
 export type Asked = {
@@ -36,7 +42,7 @@ export type Asked = {
   tool?: string;
   arguments?: unknown;
   /** In place of `tool` and `arguments`. */
-  payload?: Record<string, unknown>;
+  payload?: unknown;
   traceId?: string | undefined;
 };
 export type Recorded = {
@@ -45,66 +51,132 @@ export type Recorded = {
   traceId?: string;
   timestamp?: Date | string;
 };
-export type GuardOptions = { traceId?: string; onUnavailable?: OnUnavailable };
+export type GuardOptions = {
+  traceId?: string;
+  onUnavailable?: OnUnavailable;
+  /** Of the arguments, by which policies know them. Left out: one argument is judged as it is, several as a list. */
+  names?: readonly string[];
+};
+export type CallOptions = { traceId: string | undefined };
+/** What a guarded function takes: its arguments, and where it has one of them or none, the trace behind it. */
+type Taken<Args extends unknown[]> = Args extends []
+  ? [args?: unknown, call?: CallOptions]
+  : Args extends [infer One]
+    ? [args: One, call?: CallOptions]
+    : Args;
 
 const TIMEOUT_MS = 2_000;
 const WAIT_MS = 55_000;
 /** A request waits no longer for an approval. */
 const WAIT_SECONDS_A_CALL = 30;
-const BATCH_TIMEOUT_MS = 10_000;
+/** Between two questions about an approval, whatever answers. */
+const ASK_AGAIN_MS = 100;
 const FLUSH_MS = 30_000;
 
 export class Gatehouse {
   readonly #options: GatehouseOptions;
+  readonly #timeoutMs: number;
+  readonly #approvalMs: number;
   readonly #transport: Transport;
   readonly #recorder: Recorder;
   #agent: Promise<string> | undefined;
   #isClosed = false;
 
+  /** Throws GatehouseError where an option cannot be meant. */
   constructor(options: GatehouseOptions) {
     this.#options = options;
-    const { url, key, fetch: given = fetch } = options;
-    this.#transport = { url: url.replace(/\/+$/, ''), key, fetch: (...args) => given(...args) };
-    this.#recorder = new Recorder((events, how) => this.#sendBatch(events, how), BATCH_TIMEOUT_MS);
+    this.#timeoutMs = msOf('timeoutMs', options.timeoutMs ?? TIMEOUT_MS);
+    this.#approvalMs = msOf('approvals.waitMs', options.approvals?.waitMs ?? WAIT_MS);
+    this.#transport = new Transport(options.url, options.key, options.fetch ?? fetch);
+    this.#recorder = new Recorder(async (texts, how) => {
+      const path = `/v1/agents/${await this.#agentId(how.timeoutMs, how.isBackground)}/events/batch`;
+      const body = `{"events":[${texts.join()}]}`;
+      return refusedOf(await this.#transport.call({ method: 'POST', path, body, ...how }), texts.length);
+    });
   }
 
   /**
-   * The same function, asked about before each call. Throws BlockedError, ApprovalPendingError, ApprovalDeniedError or
-   * UnavailableError, and then has not called it.
+   * The same function, asked about before each call. It gets a copy of its arguments as they were when it was called,
+   * which is what was judged. Throws BlockedError, ApprovalPendingError, ApprovalDeniedError, UnavailableError,
+   * ApiError or NotJsonError, and then has not called it.
    */
-  guard<Args, Result>(
+  guard<Args extends unknown[], Result>(
     tool: string,
-    run: (args: Args) => Result | Promise<Result>,
+    run: (...args: Args) => Result | Promise<Result>,
     options: GuardOptions = {},
-  ): (args: Args, more?: GuardOptions) => Promise<Result> {
-    return async (args, more = {}) => {
-      const { traceId, onUnavailable } = { ...options, ...more };
-      await this.enforce({ tool, arguments: args, traceId }, onUnavailable);
-      return run(args);
+  ): (...args: Taken<Args>) => Promise<Result> {
+    const enforce = (text: string, traceId: string | undefined) =>
+      this.#enforce(this.#submission('tool_call', payloadOf(tool, text), traceId), tool, options.onUnavailable);
+    return async function (this: unknown, ...given: unknown[]) {
+      const more = run.length < 2 && given.length === 2 && isCallOptions(given[1]) ? given.pop() : undefined;
+      const { text, copies } = argumentsOf(given, options.names);
+      await enforce(text, (more as CallOptions | undefined)?.traceId ?? options.traceId);
+      return run.apply(this, copies as Args);
     };
   }
 
   /** Resolves where it may be done; throws as `guard`. */
   async enforce(asked: Asked, onUnavailable?: OnUnavailable): Promise<Decision> {
-    const decision = await this.decide(asked, onUnavailable);
+    const { text, tool } = this.#textOf(asked);
+    return this.#enforce(text, tool, onUnavailable);
+  }
+
+  /**
+   * Does not throw for a service that is away: then `outcome` is `unavailable`. Throws ApiError for a mistake, and
+   * NotJsonError for what JSON has no form for.
+   */
+  async decide(asked: Asked, onUnavailable?: OnUnavailable): Promise<Decision> {
+    const { text, tool } = this.#textOf(asked);
+    return this.#decide(text, tool, onUnavailable);
+  }
+
+  /** As it is now: what becomes of the payload later changes nothing. Never throws; false: it was dropped. */
+  record(event: Recorded): boolean {
+    let text: string | undefined;
+    try {
+      const { type, payload, traceId, timestamp: at = new Date() } = event;
+      const timestamp = at instanceof Date ? at.toISOString() : at;
+      if (!this.#isClosed) text = recorded({ type, payload, trace_id: traceId ?? this.#traceId(), timestamp });
+    } catch {
+      // no event, or no time
+    }
+    return this.#recorder.add(text);
+  }
+
+  /** Resolves when all that was recorded is sent, or has failed after `timeoutMs`. */
+  async flush({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<Counts> {
+    return this.#recorder.flush(msOf('timeoutMs', timeoutMs));
+  }
+
+  get counts(): Counts {
+    return { ...this.#recorder.counts };
+  }
+
+  /** The same; what is recorded later is dropped. Can be called twice. */
+  async close(options?: { timeoutMs?: number }): Promise<Counts> {
+    this.#isClosed = true;
+    return this.flush(options);
+  }
+
+  async #enforce(text: string, tool: unknown, onUnavailable: OnUnavailable | undefined): Promise<Decision> {
+    const decision = await this.#decide(text, tool, onUnavailable);
     if (decision.allowed) return decision;
     if (decision.outcome === 'unavailable') throw new UnavailableError(decision.reason!);
     if (decision.outcome === 'pending') throw new ApprovalPendingError(decision);
     throw decision.approvalId === undefined ? new BlockedError(decision) : new ApprovalDeniedError(decision);
   }
 
-  /** Does not throw for a service that is away: then `outcome` is `unavailable`. Throws ApiError for a mistake. */
-  async decide(asked: Asked, onUnavailable: OnUnavailable = this.#options.onUnavailable ?? 'block'): Promise<Decision> {
-    const { timeoutMs = TIMEOUT_MS } = this.#options;
-    const deadline = Date.now() + timeoutMs;
+  async #decide(
+    body: string,
+    tool: unknown,
+    onUnavailable: OnUnavailable = this.#options.onUnavailable ?? 'block',
+  ): Promise<Decision> {
+    const deadline = performance.now() + this.#timeoutMs;
     try {
-      const agent = await this.#agentId(timeoutMs);
-      const event = await this.#call<Event>({
-        ...{ method: 'POST', path: `/v1/agents/${agent}/events`, body: submissionOf(asked) },
-        timeoutMs: Math.max(1, deadline - Date.now()),
-      });
-      noteDecision(event.id);
-      const decision = decisionOf(event);
+      const path = `/v1/agents/${await this.#agentId(this.#timeoutMs)}/events`;
+      const timeoutMs = deadline - performance.now();
+      const decision = decisionOf(await this.#transport.call({ method: 'POST', path, body, timeoutMs }));
+      noteDecision(decision.eventId!, tool);
       return decision.outcome === 'pending' ? await this.#decided(decision) : decision;
     } catch (error) {
       if (!(error instanceof UnavailableError)) throw error;
@@ -112,112 +184,138 @@ export class Gatehouse {
     }
   }
 
-  /** false: it was dropped, since too much waits already. */
-  record({ type, payload, traceId = activeTraceId(), timestamp }: Recorded): boolean {
-    if (this.#isClosed) throw new GatehouseError('The client is closed.');
-    const at = timestamp instanceof Date ? timestamp.toISOString() : (timestamp ?? new Date().toISOString());
-    return this.#recorder.add({
-      type,
-      payload,
-      ...(traceId === undefined ? {} : { trace_id: traceId }),
-      timestamp: at,
-    } as Submission);
-  }
-
-  /** Resolves when all that was recorded is sent, or has failed after `timeoutMs`. */
-  flush({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<Counts> {
-    return this.#recorder.flush(timeoutMs);
-  }
-
-  get counts(): Counts {
-    return { ...this.#recorder.counts };
-  }
-
-  async close(options?: { timeoutMs?: number }): Promise<Counts> {
-    this.#isClosed = true;
-    return this.flush(options);
-  }
-
   /** The approval's last word within the time for it. */
   async #decided(pending: Decision): Promise<Decision> {
-    const until = Date.now() + (this.#options.approvals?.waitMs ?? WAIT_MS);
-    const id = pending.approvalId!;
+    const until = performance.now() + this.#approvalMs;
     for (;;) {
-      const leftMs = until - Date.now();
-      if (leftMs <= 0) return pending;
-      const wait = Math.min(WAIT_SECONDS_A_CALL, Math.max(1, Math.ceil(leftMs / 1000)));
+      const leftMs = until - performance.now();
+      if (leftMs <= 0 || pending.approvalId === undefined) return pending;
+      const approval = await this.#approval(pending.approvalId, leftMs);
+      if (approval === undefined) return pending;
+      if (approval.outcome === 'allowed' || approval.outcome === 'blocked') return decidedBy(approval, pending);
+      await pause(Math.min(ASK_AGAIN_MS, leftMs), false);
+    }
+  }
+
+  /** As it is after a while. undefined: it cannot be had. */
+  async #approval(id: string, leftMs: number): Promise<Partial<Approval> | undefined> {
+    const wait = Math.min(WAIT_SECONDS_A_CALL, Math.max(1, Math.ceil(leftMs / 1000)));
+    const path = `/v1/approvals/${encodeURIComponent(id)}?wait=${wait}`;
+    try {
+      return ((await this.#transport.call({ method: 'GET', path, timeoutMs: leftMs })) ?? {}) as Partial<Approval>;
+    } catch (error) {
+      // Its opening is on its way; or the key may not read approvals.
+      return error instanceof ApiError && error.status === 404 ? {} : undefined;
+    }
+  }
+
+  /** Once for a client; asked again after a failure. Each caller waits for its own time. */
+  async #agentId(timeoutMs: number, isBackground = false): Promise<string> {
+    const { agent } = this.#options;
+    if (agent.startsWith('agt_')) return encodeURIComponent(agent);
+    const until = performance.now() + timeoutMs;
+    for (let leftMs = timeoutMs; ; leftMs = until - performance.now()) {
+      const isOwn = this.#agent === undefined;
+      this.#agent ??= this.#findAgent(agent, leftMs, isBackground).catch((error: unknown) => {
+        this.#agent = undefined;
+        throw error;
+      });
+      const over = new AbortController();
+      const late = pause(leftMs, isBackground, over.signal).then(() => undefined);
       try {
-        const path = `/v1/approvals/${id}?wait=${wait}`;
-        const approval = await this.#call<Approval>({ method: 'GET', path, timeoutMs: leftMs });
-        if (approval.outcome === 'pending') continue;
-        const allowed = approval.outcome === 'allowed';
-        const { reason: _reason, ...rest } = pending;
-        const said = approval.status === 'denied' ? 'was denied' : 'was not given in time';
-        return {
-          ...rest,
-          allowed,
-          outcome: approval.outcome,
-          ...(allowed ? {} : { reason: `Approval ${id} ${said}.` }),
-        };
+        const id = await Promise.race([this.#agent, late]);
+        if (id !== undefined) return id;
+        throw new UnavailableError('Gatehouse is not available: no answer in time');
       } catch (error) {
-        if (error instanceof UnavailableError) return pending;
-        // Its opening is on its way, or the key may not read approvals.
-        if (!(error instanceof ApiError) || error.status !== 404) return pending;
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        // Another caller's time may have been shorter.
+        if (isOwn || !(error instanceof UnavailableError) || performance.now() >= until) throw error;
+      } finally {
+        over.abort();
       }
     }
   }
 
-  async #sendBatch(
-    events: readonly Submission[],
-    how: Pick<Call, 'timeoutMs' | 'idempotencyKey' | 'isBackground'>,
-  ): Promise<number> {
-    const agent = await this.#agentId(how.timeoutMs);
-    const path = `/v1/agents/${agent}/events/batch`;
-    const { results, total } = await this.#call<BatchResult>({ method: 'POST', path, body: { events }, ...how });
-    return results.length - total;
-  }
-
-  /** Once for a client; asked again after a failure. */
-  #agentId(timeoutMs: number): Promise<string> {
-    const { agent } = this.#options;
-    if (agent.startsWith('agt_')) return Promise.resolve(agent);
-    this.#agent ??= this.#findAgent(agent, timeoutMs).catch((error: unknown) => {
-      this.#agent = undefined;
-      throw error;
-    });
-    return this.#agent;
-  }
-
-  async #findAgent(name: string, timeoutMs: number): Promise<string> {
+  async #findAgent(name: string, timeoutMs: number, isBackground: boolean): Promise<string> {
+    const how = { timeoutMs, isBackground };
+    const registration = { method: 'POST', path: '/v1/agents', body: JSON.stringify({ name }), ...how } as const;
+    let answer: unknown;
     try {
-      const registration = { method: 'POST', path: '/v1/agents', body: { name }, timeoutMs } as const;
-      return (await this.#call<{ id: string }>(registration)).id;
+      answer = ((await this.#transport.call(registration)) as { id?: unknown } | null)?.id;
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 403) throw error;
       // A key that is bound to an agent registers none.
-      const { agent_id: id } = await this.#call<{ agent_id: string | null }>({
-        method: 'GET',
-        path: '/v1/session',
-        timeoutMs,
-      });
-      if (id === null) throw error;
-      return id;
+      const session = await this.#transport.call({ method: 'GET', path: '/v1/session', ...how });
+      answer = (session as { agent_id?: unknown } | null)?.agent_id;
+      if (answer === null) throw error;
     }
+    if (typeof answer !== 'string') throw unexpected('no agent with its id');
+    return encodeURIComponent(answer);
   }
 
-  #call<T>(what: Call): Promise<T> {
-    return call<T>(this.#transport, what);
+  #textOf({ type = 'tool_call', tool, arguments: args, payload, traceId }: Asked): { text: string; tool: unknown } {
+    if (payload === undefined) {
+      const { text } = args === undefined ? { text: undefined } : judged(args, 'arguments');
+      return { text: this.#submission(type, payloadOf(tool, text), traceId), tool };
+    }
+    const named = (payload as { tool?: unknown } | null)?.tool;
+    return { text: this.#submission(type, judged(payload, 'payload').text, traceId), tool: named };
+  }
+
+  #submission(type: string, payload: string | undefined, traceId: string | undefined = this.#traceId()): string {
+    const trace = traceId === undefined ? '' : `,"trace_id":${JSON.stringify(traceId)}`;
+    return `{"type":${JSON.stringify(type)},"payload":${payload ?? 'null'}${trace}}`;
+  }
+
+  #traceId(): string | undefined {
+    try {
+      const id: unknown = this.#options.traceId?.();
+      return typeof id === 'string' ? id : activeTraceId();
+    } catch {
+      return undefined; // a trace that cannot be had is no reason to stop
+    }
   }
 }
 
-function submissionOf({
-  type = 'tool_call',
-  tool,
-  arguments: args,
-  payload,
-  traceId = activeTraceId(),
-}: Asked): Submission {
-  const body = payload ?? { tool, arguments: args };
-  return { type, payload: body, ...(traceId === undefined ? {} : { trace_id: traceId }) } as Submission;
+function payloadOf(tool: string | undefined, args: string | undefined): string {
+  const fields = [
+    tool === undefined ? [] : `"tool":${JSON.stringify(tool)}`,
+    args === undefined ? [] : `"arguments":${args}`,
+  ];
+  return `{${fields.flat().join()}}`;
+}
+
+/** By name where they have names, else the one that there is, or the list. */
+function argumentsOf(given: unknown[], names: readonly string[] | undefined): { text: string; copies: unknown[] } {
+  if (names !== undefined) {
+    if (given.length > names.length) throw new NotJsonError('There are more arguments than names.');
+    const { text, copy } = judged(Object.fromEntries(given.map((value, i) => [names[i]!, value])), 'arguments');
+    return { text: text!, copies: given.map((_value, i) => (copy as Record<string, unknown>)[names[i]!]) };
+  }
+  const { text, copy } = judged(given, 'arguments');
+  if (given.length > 1) return { text: text!, copies: copy as unknown[] };
+  // Of a list of one or none, the inside.
+  const only = given[0] === undefined ? '{}' : text!.slice(1, -1);
+  return { text: only, copies: copy as unknown[] };
+}
+
+/** What a model could put there is not taken for it, but for an argument: it names the trace and nothing else. */
+function isCallOptions(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const [first, ...others] = Reflect.ownKeys(value);
+  return first === 'traceId' && others.length === 0;
+}
+
+function decidedBy({ outcome, status }: Partial<Approval>, pending: Decision): Decision {
+  const { reason: _reason, ...rest } = pending;
+  if (outcome === 'allowed') return { ...rest, allowed: true, outcome };
+  const said = status === 'denied' ? 'was denied' : 'was not given in time';
+  return { ...rest, allowed: false, outcome: 'blocked', reason: `Approval ${pending.approvalId} ${said}.` };
+}
+
+/** How many of a batch were refused, one by one. */
+function refusedOf(answer: unknown, count: number): number {
+  const { results, total } = (answer ?? {}) as Partial<BatchResult>;
+  if (!Array.isArray(results) || results.length !== count || !Number.isInteger(total) || total! < 0 || total! > count)
+    throw unexpected('not one result for each event');
+  return count - total!;
 }

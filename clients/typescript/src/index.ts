@@ -7,14 +7,17 @@ export {
   ApprovalPendingError,
   BlockedError,
   GatehouseError,
+  NotJsonError,
   UnavailableError,
 } from './errors.ts';
 export {
   type Asked,
+  type CallOptions,
   Gatehouse,
   type GatehouseOptions,
   type GuardOptions,
   type OnUnavailable,
   type Recorded,
 } from './gatehouse.ts';
+export { JsonText } from './json.ts';
 export type { Counts } from './recorder.ts';

@@ -1,6 +1,8 @@
 // OpenAI Agents SDK: `tool({…, inputGuardrails: [openaiAgents(gh).toolInput]})`. A call that a policy blocks is
 // answered to the model with the reason, and the tool does not run.
 import type { Gatehouse } from '../gatehouse.ts';
+import { JsonText } from '../json.ts';
+import { verdictOn } from './verdict.ts';
 
 type Behavior = { type: 'allow' } | { type: 'rejectContent'; message: string };
 type Guardrail = {
@@ -14,17 +16,20 @@ export function openaiAgents(gatehouse: Gatehouse): { toolInput: Guardrail } {
     type: 'tool_input',
     name: 'gatehouse',
     async run({ toolCall: { name: tool, arguments: text } }) {
-      const { allowed, reason, eventId } = await gatehouse.decide({ tool, arguments: parsed(text) });
-      const behavior: Behavior = allowed ? { type: 'allow' } : { type: 'rejectContent', message: reason ?? 'Blocked.' };
-      return { behavior, outputInfo: { eventId } };
+      const verdict = await verdictOn(gatehouse, () => ({ tool, arguments: asWritten(text) }));
+      const behavior: Behavior = verdict.allowed
+        ? { type: 'allow' }
+        : { type: 'rejectContent', message: verdict.reason };
+      return { behavior, outputInfo: { eventId: verdict.eventId } };
     },
   };
   return { toolInput };
 }
 
-function parsed(text: string): unknown {
+/** Digit by digit; what is no JSON is judged as text. */
+function asWritten(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return new JsonText(text);
   } catch {
     return text;
   }
