@@ -96,6 +96,7 @@ export const LINES = {
     operands: 'a part of it',
   },
   audit: { about: 'tamperings, and ten times as many honest operations', options: { tries: 1_000 } },
+  clients: { about: 'what a client costs the program that it is in', options: { seconds: 5, keep: 'no' } },
   watch: { about: 'what watched agents cost', options: { agents: 100_000 } },
 } as const satisfies Record<string, LineSpec>;
 export type LineName = keyof typeof LINES;

@@ -57,6 +57,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
       }),
     audit: async () =>
       (await import('./audit.ts')).audit({ tamperings: of('audit', 'tries'), operations: 10 * of('audit', 'tries') }),
+    clients: async () => (await import('./clients.ts')).clients({ seconds: of('clients', 'seconds') }),
     watch: async () => (await import('./watch.ts')).watch({ agents: of('watch', 'agents') }),
   };
 }
