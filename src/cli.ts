@@ -155,12 +155,14 @@ const COMMANDS: Record<string, Entry> = {
     act: async (options) => (await import('./commands/hook.ts')).hook(options),
   },
   mcp: {
-    usage: 'mcp --agent NAME (-- COMMAND … | --upstream URL [--header "NAME: VALUE"] [--listen PORT])',
+    usage:
+      'mcp --agent NAME (-- COMMAND … | --upstream URL [--header "NAME: VALUE"] [--listen PORT [--host-name NAME]])',
     help: 'stand before an MCP server: tools are called when policies allow it (GATEHOUSE_URL, GATEHOUSE_API_KEY; docs/joining.md)',
     options: {
       ...{ agent: { type: 'string' }, name: { type: 'string' }, pins: { type: 'string' }, url: { type: 'string' } },
       ...{ upstream: { type: 'string' }, header: { type: 'string', multiple: true }, listen: { type: 'string' } },
-      ...{ timeout: { type: 'string' }, wait: { type: 'string' }, 'on-unavailable': { type: 'string' } },
+      ...{ timeout: { type: 'string' }, wait: { type: 'string' }, drain: { type: 'string' } },
+      ...{ 'on-unavailable': { type: 'string' }, 'host-name': { type: 'string', multiple: true } },
     },
     act: async (options, command) => (await import('./commands/mcp.ts')).mcp(options as McpOptions, command),
   },

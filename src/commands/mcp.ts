@@ -4,11 +4,14 @@
 // Invariant: standard output carries messages of MCP and nothing else; the key of Gatehouse is not handed to the
 // server.
 // Failure: a setting that is wrong is said before anything is started. When the server ends the command ends, with 1.
+import { createHash } from 'node:crypto';
 import path from 'node:path';
-import type { Transport } from '@modelcontextprotocol/client';
 import { Gatehouse } from '../../clients/typescript/src/index.ts';
+import { exactFetch } from '../mcp/exact-fetch.ts';
 import { Governor } from '../mcp/governor.ts';
 import { ToolPins } from '../mcp/pins.ts';
+import type { ServerLink } from '../mcp/pipe.ts';
+import { nameOf, startedAs } from '../mcp/server-name.ts';
 import { environmentOfOthers, stateFolder } from '../process/config.ts';
 import { serviceToAsk, UsageError } from './context.ts';
 
@@ -18,9 +21,11 @@ export type McpOptions = {
   upstream?: string;
   header?: string[];
   listen?: string;
+  'host-name'?: string[];
   url?: string;
   timeout?: string;
   wait?: string;
+  drain?: string;
   'on-unavailable'?: string;
   pins?: string;
 };
@@ -28,39 +33,38 @@ export type McpOptions = {
 /** A client of MCP gives a request a minute. */
 const TIMEOUT_SECONDS = 5;
 const WAIT_SECONDS = 40;
+const DRAIN_SECONDS = 60;
 const SECONDS_MAX = 3_600;
-/** What runs a server is not its name. */
-const LAUNCHERS = new Set([
-  'npx',
-  'bunx',
-  'uvx',
-  'uv',
-  'node',
-  'bun',
-  'deno',
-  'python',
-  'python3',
-  'docker',
-  'run',
-  'sh',
-]);
 
 export async function mcp(options: McpOptions, command: readonly string[]): Promise<number> {
   const upstream = upstreamOf(options, command);
   const server = options.name ?? (upstream === undefined ? nameOf(command) : upstream.hostname);
   const report = (text: string) => void process.stderr.write(`gatehouse mcp: ${text}\n`);
   const gatehouse = gatehouseOf(options);
-  const pins = new ToolPins(
-    options.pins ?? path.join(stateFolder(), 'mcp', `${server.replace(/[^\w.-]+/g, '_')}.json`),
-  );
+  const drainMs = seconds('drain', options.drain, DRAIN_SECONDS) * 1000;
+  const pins = pinsOf(options, server, upstream?.href ?? startedAs(command));
   const governor = new Governor({ gatehouse, server, pins, report });
   report(`policies see the tools of this server as "${server}/…"`);
+  const stop = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort());
   try {
-    if (upstream !== undefined && options.listen !== undefined) return await listening(governor, upstream, options);
-    return await piped(governor, upstream === undefined ? await child(command) : await remote(upstream, options));
+    if (upstream === undefined) {
+      const { ChildLink } = await import('../mcp/child-link.ts');
+      return await piped(governor, new ChildLink(command, environmentOfOthers()), drainMs, stop.signal);
+    }
+    if (options.listen !== undefined) return await listening(governor, upstream, options, stop.signal);
+    const { HttpLink } = await import('../mcp/http-link.ts');
+    const link = new HttpLink({ url: upstream, headers: headersOf(options) }, report);
+    return await piped(governor, link, drainMs, stop.signal);
   } finally {
     await gatehouse.close({ timeoutMs: 5_000 });
   }
+}
+
+/** `started`: what distinguishes servers of one name. */
+function pinsOf({ pins }: McpOptions, server: string, started: string): ToolPins {
+  const file = pins ?? path.join(stateFolder(), 'mcp', `${server.replace(/[^\w.-]+/g, '_')}.json`);
+  return new ToolPins(file, `${server} ${createHash('sha256').update(started).digest('hex').slice(0, 16)}`);
 }
 
 function gatehouseOf(options: McpOptions): Gatehouse {
@@ -73,6 +77,7 @@ function gatehouseOf(options: McpOptions): Gatehouse {
     ...{ url, key, agent: options.agent, onUnavailable },
     timeoutMs: seconds('timeout', options.timeout, TIMEOUT_SECONDS) * 1000,
     approvals: { waitMs: seconds('wait', options.wait, WAIT_SECONDS) * 1000 },
+    fetch: exactFetch,
   });
 }
 
@@ -83,7 +88,8 @@ function seconds(name: string, text: string | undefined, otherwise: number): num
   return value;
 }
 
-function upstreamOf({ upstream, listen, header }: McpOptions, command: readonly string[]): URL | undefined {
+function upstreamOf(options: McpOptions, command: readonly string[]): URL | undefined {
+  const { upstream, listen, header } = options;
   if ((upstream === undefined) === (command.length === 0))
     throw new UsageError('it must be said which server: --upstream URL, or -- and its command');
   if (upstream === undefined) {
@@ -91,16 +97,11 @@ function upstreamOf({ upstream, listen, header }: McpOptions, command: readonly 
       throw new UsageError('--listen and --header are for a server with an --upstream address');
     return undefined;
   }
+  if (listen === undefined && options['host-name'] !== undefined)
+    throw new UsageError('--host-name says by which names --listen may be asked');
   if (!URL.canParse(upstream) || !/^https?:$/.test(new URL(upstream).protocol))
     throw new UsageError(`--upstream must be an address that begins with http:// or https://, not "${upstream}"`);
   return new URL(upstream);
-}
-
-/** The first word that is no launcher and no option, without its folder, scope, version and ending. */
-export function nameOf(command: readonly string[]): string {
-  const isName = (word: string) => !word.startsWith('-') && !LAUNCHERS.has(path.basename(word));
-  const word = command.find(isName) ?? command[0]!;
-  return path.basename(word.replace(/(?<=.)@[^/@]*$/, '')).replace(/\.(?:[cm]?[jt]s|py|sh)$/, '');
 }
 
 function headersOf({ header = [] }: McpOptions): Record<string, string> {
@@ -113,40 +114,25 @@ function headersOf({ header = [] }: McpOptions): Record<string, string> {
   );
 }
 
-async function child([command, ...args]: readonly string[]): Promise<Transport> {
-  const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio');
-  return new StdioClientTransport({ command: command!, args, env: environmentOfOthers() });
-}
-
-async function remote(upstream: URL, options: McpOptions): Promise<Transport> {
-  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client');
-  return new StreamableHTTPClientTransport(upstream, { requestInit: { headers: headersOf(options) } });
-}
-
-async function piped(governor: Governor, server: Transport): Promise<number> {
-  const [{ StdioServerTransport }, { pipe }] = await Promise.all([
-    import('@modelcontextprotocol/server/stdio'),
-    import('../mcp/pipe.ts'),
-  ]);
-  const client = new StdioServerTransport();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void client.close());
-  const closed = await pipe(client, server, governor);
-  if (closed === 'client') return 0;
+async function piped(governor: Governor, server: ServerLink, drainMs: number, signal: AbortSignal): Promise<number> {
+  const { pipe } = await import('../mcp/pipe.ts');
+  const { stdin: input, stdout: output } = process;
+  if ((await pipe(server, governor, { input, output, drainMs, signal })) === 'client') return 0;
   governor.options.report('the server has ended');
   return 1;
 }
 
-async function listening(governor: Governor, upstream: URL, options: McpOptions): Promise<number> {
+async function listening(governor: Governor, url: URL, options: McpOptions, signal: AbortSignal): Promise<number> {
   const [, host = '127.0.0.1', port] = /^(?:(.+):)?(\d{1,5})$/.exec(options.listen!) ?? [];
   if (port === undefined || Number(port) > 65_535)
     throw new UsageError('--listen must be a port, or a host, a colon and a port');
   const { listen } = await import('../mcp/http-proxy.ts');
-  const at = { upstream, headers: headersOf(options), host: host.replace(/^\[|\]$/g, ''), port: Number(port) };
-  const proxy = await listen(governor, at);
-  governor.options.report(`listening at ${proxy.url}`);
-  await new Promise<void>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve());
+  const proxy = await listen(governor, {
+    ...{ url, headers: headersOf(options), host: host.replace(/^\[|\]$/g, ''), port: Number(port) },
+    hostNames: options['host-name'] ?? [],
   });
+  governor.options.report(`listening at ${proxy.url}`);
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
   await proxy.close();
   return 0;
 }

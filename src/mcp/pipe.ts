@@ -1,109 +1,94 @@
-// `gatehouse mcp` over standard input and output: a client of MCP on this side, a server on the other, each by a
-// transport of the SDK, and the governor between them. Messages pass as they are, whatever revision of the protocol
-// they are of.
-// Invariant: nothing but messages is written to standard output. When one side closes, the other is closed.
-// Failure: a request that the server does not take is answered with an error. A message that cannot be read is
-// reported.
-import {
-  type JSONRPCMessage,
-  PROTOCOL_VERSION_META_KEY,
-  type RequestId,
-  type Transport,
-} from '@modelcontextprotocol/client';
-import { type Governor, McpExchange } from './governor.ts';
+// `gatehouse mcp` over standard input and output: a client of MCP on this side, a server on the other, and the exchange
+// between them. Messages pass as the text that came, whatever revision of the protocol they are of.
+// Invariant: nothing but messages is written to standard output. What was read of the client is answered before the end
+// where the server answers within the time for it. When one side ends, the other is ended.
+// Failure: a request that the server does not take is answered with an error, and so is what cannot be read.
+import type { Readable, Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Governor } from './governor.ts';
+import { eachLine, writeLine } from './lines.ts';
+import { McpExchange, routed } from './mcp-exchange.ts';
+import type { Id, Incoming, McpMessage } from './message.ts';
 
-/** Resolves when one side has closed: which. */
-export async function pipe(client: Transport, server: Transport, governor: Governor): Promise<'client' | 'server'> {
-  return new Pipe(client, server, governor).run();
-}
+/** What a server's link tells. Neither rejects. */
+export type FromServer = {
+  /** `isAlone`: it came as the answer to one request. */
+  came(incoming: Incoming, isAlone: boolean): Promise<void>;
+  failed(id: Id, why: string): Promise<void>;
+  isWaiting(id: Id): boolean;
+};
+export type ServerLink = {
+  /** Resolves when the server has ended. */
+  run(listener: FromServer): Promise<void>;
+  /** `messages`: what is in `text`. Rejects where the server does not take it. */
+  send(text: string, messages: readonly McpMessage[]): Promise<void>;
+  close(): Promise<void>;
+};
+type PipeOptions = {
+  input: Readable;
+  output: Writable;
+  /** After the end of `input`, what was read is answered within so long. */
+  drainMs: number;
+  /** Ends it at once. */
+  signal: AbortSignal;
+};
 
-class Pipe {
-  readonly #client: Transport;
-  readonly #server: Transport;
-  readonly #report: (text: string) => void;
-  readonly #exchange: McpExchange;
-  /** Requests on their way to a server that has a stream for each, and ends it to cancel. */
-  readonly #streams = new Map<RequestId, AbortController>();
-  /** Of the request `initialize`: its answer says which revision the transport is to name. */
-  #initialize: RequestId | undefined;
-
-  constructor(client: Transport, server: Transport, governor: Governor) {
-    this.#client = client;
-    this.#server = server;
-    this.#report = governor.options.report;
-    this.#exchange = new McpExchange(governor);
-  }
-
-  async run(): Promise<'client' | 'server'> {
-    const [client, server] = [this.#client, this.#server];
-    const closed = new Promise<'client' | 'server'>((resolve) => {
-      client.onclose = () => resolve('client');
-      server.onclose = () => resolve('server');
+/** Resolves when one side has ended: which. */
+export async function pipe(
+  server: ServerLink,
+  governor: Governor,
+  { input, output, drainMs, signal }: PipeOptions,
+): Promise<'client' | 'server'> {
+  const { report } = governor.options;
+  const exchange = new McpExchange(governor);
+  let answered = () => {};
+  const toClient = async (text: string | undefined) => {
+    if (text !== undefined) await writeLine(output, text);
+    if (exchange.waiting === 0) answered();
+  };
+  const fromClient = async (incoming: Incoming) => {
+    const { onward, back } = await routed(incoming, (item) => exchange.fromClient(item));
+    await toClient(back);
+    if (onward === undefined) return;
+    const messages = incoming.items.filter((item) => item.kind !== 'fault');
+    await server.send(onward, messages).catch(async (error: Error) => {
+      const why = `the server cannot be reached: ${error.message}`;
+      report(why);
+      for (const { id, kind } of messages) if (kind === 'request') await toClient(exchange.failed(id!, why));
     });
-    client.onerror = (error) => this.#report(`the client: ${error.message}`);
-    server.onerror = (error) => this.#report(`the server: ${error.message}`);
-    client.onmessage = (message) => this.#handle(this.#fromClient(message));
-    server.onmessage = (message) => this.#handle(this.#fromServer(message));
-    // The server first: what the client says meanwhile waits in the pipe.
-    await server.start();
-    await client.start();
-    const side = await closed;
-    await Promise.allSettled([client.close(), server.close()]);
+  };
+  const listener: FromServer = {
+    came: async (incoming, isAlone) => {
+      const { onward } = await routed(incoming, (item) => exchange.fromServer(item, isAlone));
+      await toClient(onward);
+    },
+    failed: (id, why) => toClient(exchange.failed(id, why)),
+    isWaiting: (id) => exchange.isWaiting(id),
+  };
+  const clientEnded = async () => {
+    await eachLine(input, 'client', fromClient);
+    if (exchange.waiting > 0)
+      await Promise.race([
+        new Promise<void>((resolve) => {
+          answered = resolve;
+        }),
+        sleep(drainMs, undefined, { ref: false }),
+      ]);
+    return 'client' as const;
+  };
+  const stopped = new Promise<'client'>((resolve) => {
+    signal.addEventListener('abort', () => resolve('client'), { once: true });
+    // The client reads no more.
+    output.once('error', () => resolve('client'));
+  });
+  // The server first: what the client says meanwhile waits in the pipe.
+  const serverEnded = server.run(listener).then(() => 'server' as const);
+  try {
+    const side = await Promise.race([serverEnded, clientEnded(), stopped]);
+    for (const text of exchange.allFailed(`the ${side} has ended`)) await toClient(text);
     return side;
-  }
-
-  #handle(work: Promise<void>): void {
-    work.catch((error: Error) => this.#report(error.message));
-  }
-
-  async #fromClient(message: JSONRPCMessage): Promise<void> {
-    if ('method' in message && 'id' in message && message.method === 'initialize') this.#initialize = message.id;
-    const { onward, back } = await this.#exchange.fromClient(message);
-    if (back !== undefined) await this.#client.send(back);
-    if (onward !== undefined) await this.#toServer(onward);
-  }
-
-  async #fromServer(message: JSONRPCMessage): Promise<void> {
-    if ('result' in message && message.id === this.#initialize) {
-      const version = message.result['protocolVersion'];
-      if (typeof version === 'string') this.#server.setProtocolVersion?.(version);
-    }
-    if (!('method' in message) && message.id !== undefined) this.#streams.delete(message.id);
-    const { onward } = await this.#exchange.fromServer(message);
-    if (onward !== undefined) await this.#client.send(onward);
-  }
-
-  async #toServer(message: JSONRPCMessage): Promise<void> {
-    if (!('method' in message && 'id' in message)) {
-      if (!this.#endsStream(message)) await this.#server.send(message);
-      return;
-    }
-    const { id, params } = message;
-    const controller = new AbortController();
-    if (this.#server.hasPerRequestStream && params?._meta?.[PROTOCOL_VERSION_META_KEY] !== undefined)
-      this.#streams.set(id, controller);
-    try {
-      await this.#server.send(message, {
-        requestSignal: controller.signal,
-        onRequestStreamEnd: () => this.#handle(this.#unanswered(id, 'the server ended the stream without an answer')),
-      });
-    } catch (error) {
-      await this.#unanswered(id, `the server cannot be reached: ${(error as Error).message}`);
-    }
-  }
-
-  /** Is it a cancellation that the server learns by the end of the request's stream? */
-  #endsStream(message: JSONRPCMessage): boolean {
-    if (!('method' in message) || message.method !== 'notifications/cancelled') return false;
-    const id = (message.params as { requestId?: RequestId } | undefined)?.requestId;
-    const controller = id === undefined ? undefined : this.#streams.get(id);
-    controller?.abort();
-    return controller !== undefined;
-  }
-
-  async #unanswered(id: RequestId, why: string): Promise<void> {
-    this.#streams.delete(id);
-    const answer = this.#exchange.failed(id, why);
-    if (answer !== undefined) await this.#client.send(answer);
+  } finally {
+    await server.close();
+    input.destroy();
   }
 }

@@ -294,16 +294,10 @@ t.test('where Gatehouse is away calls are denied, unless it is said otherwise', 
   writeFileSync(calls, '');
   writeFileSync(description, 'Adds two numbers');
   const away = { ...proxyEnv, GATEHOUSE_URL: 'http://127.0.0.1:9' };
-  const args = (more: string[]) => [
-    'mcp',
-    '--agent',
-    'alone',
-    '--timeout',
-    '0.5',
+  const args = (more: string[], timeout = '0.5') => [
+    ...['mcp', '--agent', 'alone', '--timeout', timeout],
     ...more,
-    '--',
-    process.execPath,
-    SERVER,
+    ...['--', process.execPath, SERVER],
   ];
   const closed = await connect(t, stdio(args([]), away));
   t.match(await called(closed, 'add', { a: 1, b: 2 }), {
@@ -311,7 +305,7 @@ t.test('where Gatehouse is away calls are denied, unless it is said otherwise', 
     content: [{ text: /Gatehouse is not available/ }],
   });
   await t.rejects(closed.listTools(), /could not be judged/);
-  const refused = await connect(t, stdio(args([]), { ...proxyEnv, GATEHOUSE_API_KEY: 'gth_wrong' }));
+  const refused = await connect(t, stdio(args([], '60'), { ...proxyEnv, GATEHOUSE_API_KEY: 'gth_wrong' }));
   t.match(await called(refused, 'add', { a: 1, b: 2 }), { isError: true, content: [{ text: /refused to record it/ }] });
   t.same(reached(), []);
   const open = await connect(t, stdio(args(['--on-unavailable', 'allow']), away));
@@ -369,33 +363,36 @@ t.test('the key is not handed to the server', async (t) => {
   t.notMatch(stderr, /GATEHOUSE_/);
 });
 
-t.test('a server that answers what was not asked is not heard', async (t) => {
-  const rogue = `process.stdin.on('data', (chunk) => { for (const line of chunk.toString().split('\\n').filter(Boolean)) {
+t.test(
+  'of several answers the first is heard, with the id that was asked, and what was not asked is not',
+  async (t) => {
+    const rogue = `process.stdin.on('data', (chunk) => { for (const line of chunk.toString().split('\\n').filter(Boolean)) {
     const { id, method } = JSON.parse(line);
     if (method !== 'tools/call') continue;
-    for (const as of [String(id), id, id]) console.log(JSON.stringify({ jsonrpc: '2.0', id: as, result: { content: [{ type: 'text', text: typeof as }] } }));
+    for (const as of [99, String(id), id, id]) console.log(JSON.stringify({ jsonrpc: '2.0', id: as, result: { content: [{ type: 'text', text: typeof as }] } }));
   } });`;
-  const transport = stdio([...ARGS, 'rogue', '--', process.execPath, '-e', rogue]);
-  const got: unknown[] = [];
-  transport.onmessage = (message) => got.push(message);
-  await transport.start();
-  t.teardown(() => transport.close());
-  await transport.send({ jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 'x', arguments: {} } });
-  await api.until(
-    async () => ({ status: 200, headers: new Headers(), text: '', json: got }),
-    ({ json }) => json.length > 0,
-  );
-  await transport.send({ jsonrpc: '2.0', id: 8, method: 'tools/call', params: { name: 'x', arguments: {} } });
-  await api.until(
-    async () => ({ status: 200, headers: new Headers(), text: '', json: got }),
-    ({ json }) => json.length > 1,
-  );
-  t.match(got, [
-    { id: 7, result: { content: [{ text: 'number' }] } },
-    { id: 8, result: { content: [{ text: 'number' }] } },
-  ]);
-  t.equal(got.length, 2);
-});
+    const transport = stdio([...ARGS, 'rogue', '--', process.execPath, '-e', rogue]);
+    const got: unknown[] = [];
+    transport.onmessage = (message) => got.push(message);
+    await transport.start();
+    t.teardown(() => transport.close());
+    await transport.send({ jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 'x', arguments: {} } });
+    await api.until(
+      async () => ({ status: 200, headers: new Headers(), text: '', json: got }),
+      ({ json }) => json.length > 0,
+    );
+    await transport.send({ jsonrpc: '2.0', id: 8, method: 'tools/call', params: { name: 'x', arguments: {} } });
+    await api.until(
+      async () => ({ status: 200, headers: new Headers(), text: '', json: got }),
+      ({ json }) => json.length > 1,
+    );
+    t.match(got, [
+      { id: 7, result: { content: [{ text: 'string' }] } },
+      { id: 8, result: { content: [{ text: 'string' }] } },
+    ]);
+    t.equal(got.length, 2);
+  },
+);
 
 t.test('HTTP: what is no message, a page of elsewhere, a server that is away', async (t) => {
   writeFileSync(calls, '');
@@ -410,7 +407,6 @@ t.test('HTTP: what is no message, a page of elsewhere, a server that is away', a
     return { status: response.status, text: await response.text() };
   };
   t.equal((await post('{')).status, 400);
-  t.equal((await post('[{"jsonrpc":"2.0","id":1,"method":"ping"}]')).status, 400, 'one message at a time');
   t.equal((await post('{}', { origin: 'https://evil.example' })).status, 403);
   t.equal((await post(`{"x":"${'x'.repeat(11_000_000)}"}`)).status, 400);
   const twice = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"${KEY}"},"arguments":{"text":"fine"}}}`;
