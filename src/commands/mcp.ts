@@ -35,11 +35,14 @@ const TIMEOUT_SECONDS = 5;
 const WAIT_SECONDS = 40;
 const DRAIN_SECONDS = 60;
 const SECONDS_MAX = 3_600;
+const REPORT_MAX = 2_000;
 
 export async function mcp(options: McpOptions, command: readonly string[]): Promise<number> {
   const upstream = upstreamOf(options, command);
   const server = options.name ?? (upstream === undefined ? nameOf(command) : upstream.hostname);
-  const report = (text: string) => void process.stderr.write(`gatehouse mcp: ${text}\n`);
+  // A server's words may be in it: they make no lines and no colours.
+  const said = (text: string) => text.slice(0, REPORT_MAX).replace(/\p{Cc}+/gu, ' ');
+  const report = (text: string) => void process.stderr.write(`gatehouse mcp: ${said(text)}\n`);
   const gatehouse = gatehouseOf(options);
   const drainMs = seconds('drain', options.drain, DRAIN_SECONDS) * 1000;
   const pins = pinsOf(options, server, upstream?.href ?? startedAs(command));

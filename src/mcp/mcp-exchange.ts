@@ -26,7 +26,15 @@ import {
 
 /** Neither: it ends here. */
 type Routed = { onward?: string; back?: string };
-type Waiting = { id: Id; message: McpMessage; call: CalledTool | undefined; trace: string; isAnswered: boolean };
+type Waiting = {
+  id: Id;
+  method: string;
+  /** Of a revision in which a result says that it is whole. */
+  isStateless: boolean;
+  call: CalledTool | undefined;
+  trace: string;
+  isAnswered: boolean;
+};
 
 const WAITING_MAX = 1_000;
 /** Where a message says its revision. */
@@ -109,7 +117,7 @@ export class McpExchange {
     if (wrong !== undefined) return { back: failureText(id.text, INVALID_PARAMS, wrong) };
     const waiting = this.#waitingOf(message, id);
     this.#waiting.set(id.key, waiting);
-    const denied = await this.#denied(waiting);
+    const denied = await this.#denied(message, waiting);
     // Cancelled meanwhile: the answer is not waited for, and nothing is to be done.
     if (this.#waiting.get(id.key) !== waiting) return {};
     if (denied === undefined) return { onward: message.text };
@@ -194,12 +202,12 @@ export class McpExchange {
         : method.startsWith('tasks/')
           ? this.#governor.callOfTask(task)
           : undefined;
-    return { id, message, call, trace, isAnswered: false };
+    return { id, method, isStateless: versionOf(message) !== undefined, call, trace, isAnswered: false };
   }
 
   /** The answer to what must not go on; undefined: it may. */
-  async #denied(waiting: Waiting): Promise<string | undefined> {
-    const { message, call, trace, id } = waiting;
+  async #denied(message: McpMessage, waiting: Waiting): Promise<string | undefined> {
+    const { call, trace, id } = waiting;
     if (message.method === 'tools/call') {
       const reason = await this.#whyNot(message, call!, trace);
       return reason === undefined ? undefined : denial(waiting, reason);
@@ -234,7 +242,7 @@ export class McpExchange {
   async #answered(message: McpMessage, waiting: Waiting): Promise<string> {
     const { call, trace } = waiting;
     if (call === undefined)
-      return waiting.message.method === 'tools/list' && isThere(message, 'result')
+      return waiting.method === 'tools/list' && isThere(message, 'result')
         ? this.#listed(message, waiting)
         : spliced(message.text, idEdit(message, waiting));
     this.#noteTask(message, call);
@@ -373,10 +381,8 @@ function whatIsWrong({ method, text, members, params }: McpMessage): string | un
   return undefined;
 }
 
-function denial({ message, id }: Waiting, reason: string): string {
-  if (message.method !== 'tools/call' && message.method !== 'tasks/result')
-    return failureText(id.text, INTERNAL_ERROR, reason);
+function denial({ method, id, isStateless }: Waiting, reason: string): string {
+  if (method !== 'tools/call' && method !== 'tasks/result') return failureText(id.text, INTERNAL_ERROR, reason);
   const said = { content: [{ type: 'text', text: reason }], isError: true };
-  // Since 2026-07-28 a result says that it is whole.
-  return resultText(id.text, versionOf(message) === undefined ? said : { resultType: 'complete', ...said });
+  return resultText(id.text, isStateless ? { resultType: 'complete', ...said } : said);
 }

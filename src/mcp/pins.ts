@@ -25,6 +25,8 @@ const PINNED = ['title', 'description', 'inputSchema', 'outputSchema', 'annotati
 const LOCK_WAIT_MS = 5_000;
 const LOCK_STALE_MS = 10_000;
 const LOCK_LOOK_MS = 20;
+/** Of a server, let through or taken out: 2 MB of the file. */
+const KEPT_MAX = 20_000;
 
 export class ToolPins {
   readonly #file: string;
@@ -83,6 +85,10 @@ export class ToolPins {
       for (const [name, reason] of this.#changes)
         if (reason === undefined) known.removed.delete(name);
         else known.removed.set(name, reason);
+      if (known.tools.size + known.removed.size > KEPT_MAX)
+        throw new UserFacingError(
+          `the server has had more than ${KEPT_MAX} tools. Delete ${this.#file} to begin again`,
+        );
       const ours = { tools: Object.fromEntries(known.tools), removed: Object.fromEntries(known.removed) };
       const written = `${this.#file}.${process.pid}`;
       writeFileSync(written, `${exactJson({ servers: { ...file.servers, [this.#server]: ours } })}\n`, { flush: true });
