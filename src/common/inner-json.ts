@@ -22,10 +22,10 @@ export type InnerText = { readonly value: Json | undefined; readonly isExact: bo
 export const NOT_READABLE: InnerText = { value: undefined, isExact: false };
 
 const BEGINS = '{["\'`/';
-/** Behind an opening brace: a key, as literals of either language have them. */
-const KEY = /\\*["']|\.\.\.|\[\s*["']|-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,99}\s*:/uy;
-/** Behind an opening bracket: a string, or another item with a comma or the end of the text behind it. */
-const ITEM = /\\*["']|(?:-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf))\s*(?:,|$)/y;
+/** Behind an opening brace: a key that is no string, as literals of either language have them. */
+const KEY = /\.\.\.|\[\s*["']|-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,99}\s*:/uy;
+/** Behind an opening bracket: an item that is no string, and a comma or the end of the text. */
+const ITEM = /(?:-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf))\s*(?:,|$)/y;
 const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
 /** Of a string in a string, and so on. */
 const QUOTES = /[\s\\"']*/y;
@@ -108,12 +108,37 @@ function beginsLikeJson(text: string, start = 0): boolean {
     const open = text[at];
     if (open !== '{' && open !== '[') return false;
     at = gapEnd(text, at + 1);
+    if (STRING.test(text[at] ?? '')) return isStringOfJson(text, open, at);
     const form = open === '{' ? KEY : ITEM;
     form.lastIndex = at;
     if (form.test(text)) return true;
     if (open === '{') return false;
   }
   return true;
+}
+
+/** What a string begins with, itself or as part of another. */
+const STRING = /["'\\]/;
+
+/**
+ * By what follows the first string behind a bracket. A command line may begin with `[ "$x" ] &&` or `{ "$x" y; }`; one
+ * that is cut is taken for JSON.
+ */
+function isStringOfJson(text: string, open: string, at: number): boolean {
+  if (text[at] === '\\') return STRING.test(text[at + 1] ?? '');
+  const end = closingQuote(text, at);
+  const next = end < 0 ? undefined : text[gapEnd(text, end)];
+  if (next === undefined || next === ',') return true;
+  return open === '{' ? next === ':' || next === '}' : next === ']' && text[at - 1] === open;
+}
+
+/** Behind the quote that closes the string opened at `open`; -1: none does. */
+function closingQuote(text: string, open: number): number {
+  for (let i = open + 1; i < text.length; i++) {
+    if (text[i] === '\\') i++;
+    else if (text[i] === text[open]) return i + 1;
+  }
+  return -1;
 }
 
 function closes(text: string): boolean {

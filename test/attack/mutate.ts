@@ -141,6 +141,11 @@ const WORDS: Record<string, readonly string[]> = {
     'null',
     '1e999',
   ],
+  inner: [
+    ...['{', '}', '[', ']', '(', ')', ',', ':', '\n', '"', "'", '\\', '\\"', '// ', '/* */', '# ', '```json\n'],
+    ...['"amount"', "'amount'", 'amount:', '"\\u0061mount"', "'\\x61mount'", '{"amount":5000}', "{'amount': 5000}"],
+    ...['5000', '5', '5e3', '0x1388', '+5000', '5_000', 'NaN', 'None', 'True', 'null', 'undefined', '-Infinity', '...'],
+  ],
   http: [
     '\r\n',
     '\n',
@@ -170,8 +175,18 @@ const WORDS: Record<string, readonly string[]> = {
   ],
 };
 
-export type Kind = 'json' | 'gzip' | 'expression' | 'pattern' | 'schema' | 'spans' | 'http' | 'framing';
-export const KINDS: readonly Kind[] = ['json', 'gzip', 'expression', 'pattern', 'schema', 'spans', 'http', 'framing'];
+export type Kind = 'json' | 'gzip' | 'expression' | 'pattern' | 'schema' | 'spans' | 'inner' | 'http' | 'framing';
+export const KINDS: readonly Kind[] = [
+  'json',
+  'gzip',
+  'expression',
+  'pattern',
+  'schema',
+  'spans',
+  'inner',
+  'http',
+  'framing',
+];
 
 /** Bytes an input may grow to: what makes it larger finds only what is bounded anyway. */
 const BYTES_MAX = 64 * 1024;

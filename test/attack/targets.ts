@@ -15,6 +15,7 @@ import { decide } from '../../src/policy/decide.ts';
 import { checkPolicy, judge, type PolicyInput, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { account, agent, NOW, policiesOf, requestId } from '../ingest/support.ts';
+import { isMoreByJavaScript } from '../policy/json-spellings.ts';
 
 /** Of one input. Twice what the worst ordinary one takes, and ten times what another's event may wait. */
 export const STALL_MS = 100;
@@ -24,6 +25,7 @@ export class Finding extends Error {
 }
 
 const EVENT_BYTES_MAX = 1024 * 1024;
+const AT = new Date(NOW).toISOString();
 const NO_RULES = new RuleSet([]);
 const wasm = new WasmCodec();
 
@@ -94,6 +96,20 @@ export function schema(input: string): void {
   ]);
 }
 
+const LARGE_AMOUNTS = new RuleSet(
+  policiesOf([{ type: 'block_action', conditions: { 'payload.arguments.amount': { gt: 1000 } }, actions: ['block'] }]),
+);
+
+/** Text inside text: what JavaScript reads as a large amount is blocked. */
+export function inner(input: string): void {
+  const payload = { arguments: input };
+  const event = { type: 'tool_call' as const, trace_id: undefined, agent_id: agent.id, timestamp: AT };
+  const view = { ...event, payload, payloadText: JSON.stringify(payload), agent };
+  const { outcome } = decide(judge(LARGE_AMOUNTS, view), [], () => '');
+  if (outcome !== 'blocked' && isMoreByJavaScript(input)) throw new Finding('a large amount is not blocked');
+  if (outcome === 'blocked' && !/[{["'`]/.test(input)) throw new Finding('plain text is blocked');
+}
+
 const EVENTS: JsonObject[] = [
   { a: 1, text: 'hello', list: [1, 'two', null, { three: 3 }], nested: { deep: { er: true } } },
   { c: Array.from({ length: 300 }, (_, i) => `item ${i}`), text: 'x'.repeat(5_000), amount: 1e21 },
@@ -118,7 +134,7 @@ function policy(input: PolicyInput, payloads: readonly JsonObject[]): void {
       type: 'prompt' as const,
       trace_id: undefined,
       agent_id: agent.id,
-      timestamp: new Date(NOW).toISOString(),
+      timestamp: AT,
     };
     const decision = decide(judge(rules, { ...event, payload, payloadText, agent }), [], () => '');
     if (decision.matches.some(({ detail }) => detail.reason === 'error'))
@@ -155,4 +171,4 @@ export function spans(input: string): void {
 
 const SPANS_OPTIONS = { eventBytesMax: EVENT_BYTES_MAX, boundTo: undefined, isTimely: () => true };
 
-export const TARGETS = { json, gzip, expression, pattern, schema, spans };
+export const TARGETS = { json, gzip, expression, pattern, schema, spans, inner };

@@ -2,56 +2,12 @@
 // path, operator, filter or redaction leads into it judges what it holds, or counts as met because no one can tell.
 // JavaScript and Python are asked themselves what they read.
 import { spawnSync } from 'node:child_process';
-import { createContext, runInContext } from 'node:vm';
 import fc from 'fast-check';
 import t from 'tap';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { runs, SEED } from '../support/seed.ts';
+import { isMoreByJavaScript, SPELLINGS } from './json-spellings.ts';
 import { decideOn, event, policy } from './support.ts';
-
-const deep = (levels: number) => `${'['.repeat(levels)}1${']'.repeat(levels)}`;
-const inString = (text: string, times: number): string =>
-  times === 0 ? text : inString(JSON.stringify(text), times - 1);
-
-/** Each of them holds the members, whatever else. `read`: there is one reading, and the members are found in it. */
-const SPELLINGS: [name: string, spell: (members: string) => string, isRead: boolean][] = [
-  ['NaN', (members) => `{${members},"x":NaN}`, true],
-  ['Infinity', (members) => `{${members},"x":[Infinity,-Infinity]}`, true],
-  ['nan of Python', (members) => `{${members},"x":nan}`, true],
-  ['a key twice', (members) => `{${members},${members.replace(/:.*/, ':5')}}`, false],
-  ['a key twice in a member', (members) => `{${members},"x":{"a":1,"\\u0061":2}}`, false],
-  ['too deep', (members) => `{${members},"x":${deep(65)}}`, false],
-  ['a trailing comma', (members) => `{${members},}`, true],
-  ['a trailing comma in a list', (members) => `[{${members}},]`, true],
-  ['comments', (members) => `// a\n{ /* b */ ${members} // c\n}`, true],
-  ['comments of Python', (members) => `{ # a\n${members}}`, true],
-  ['single quotes', (members) => `{${members.replaceAll('"', "'")}}`, true],
-  ['literals of Python', (members) => `{${members}, 'x': None, "y": (True, {1, 2}), u'z': False}`, true],
-  ['keys without quotes', (members) => `{${members.replace(/^"(\w+)"/, '$1')}}`, true],
-  ['undefined', (members) => `{${members},"x":undefined}`, true],
-  ['raw control characters', (members) => `{${members},"x":"a\nb\u0001c\td"}`, true],
-  ['escapes of JavaScript', (members) => `{${members},"x":"\\x41\\u{1f600}\\\nb"}`, true],
-  ['escapes with two meanings', (members) => `{${members},"x":"\\d"}`, false],
-  ['cut in a text', (members) => `{${members},"x":"abc`, false],
-  ['cut in a list', (members) => `{${members},"x":[1,2`, false],
-  ['more behind it', (members) => `{${members}} and so on`, false],
-  ['two in a row', (members) => `{"x":1}\n{${members}}`, false],
-  ['a call', (members) => `{${members},"x":Decimal("1")}`, false],
-  ['a hexadecimal number', (members) => `{${members},"x":0x10}`, false],
-  ['a plus', (members) => `{${members},"x":+1}`, false],
-  ['joined texts', (members) => `{${members},"x":"a" "b"}`, false],
-  ['a computed key', (members) => `{["x"]: 1, ${members}}`, false],
-  ['a JSON string', (members) => inString(`{${members}}`, 1), true],
-  ['a JSON string in a JSON string', (members) => inString(`{${members}}`, 2), true],
-  ['a fourth level', (members) => inString(`{${members}}`, 3), false],
-  ['a JSON string that is cut', (members) => inString(`{${members}}`, 1).slice(0, -1), false],
-  ['in single quotes as a whole', (members) => `'{${members.replaceAll("'", "\\'")}}'`, true],
-  ['the inside of a string', (members) => inString(`{${members}}`, 1).slice(1, -1), true],
-  ['a fenced block', (members) => `\`\`\`json\n{${members}}\n\`\`\``, true],
-  ['a fenced block without a name, text behind', (members) => `\`\`\`\n{${members}}\n\`\`\`\nThat is it.`, true],
-  ['a byte-order mark', (members) => `\ufeff{${members}}`, true],
-  ['blanks of other kinds', (members) => `\u00a0\u200b\v{${members}}`, true],
-];
 
 /** Prose, code and logs: nothing of JSON is in them. */
 const PROSE = [
@@ -70,6 +26,12 @@ const PROSE = [
   '`amount` is 5000',
   '```sh\namount 5000\n```',
   '(amount, 5000)',
+  '{\\bf amount} 5000',
+  '[ "$amount" = "5000" ] && exit 1',
+  '[ "$amount" ] && echo 5000',
+  '[[ "$amount" == 5000 ]] || exit',
+  '{ "$amount" 5000; }',
+  '"$HOME/amount" 5000',
   '- amount: 5000',
   '[',
   '{',
@@ -144,7 +106,10 @@ t.test('a filter leads into it, and what is kept hides nothing', async (t) => {
         if (!isRead) t.match(kept, /\[redacted:/, name);
         const again = decideOn(rules, event('tool_call', { arguments: kept }));
         t.equal(again.redacted, null, `${name}: nothing is left to be found in ${kept}`);
-        if (!isRead && members === MAIL) t.match(matches[0]!.detail, { reason: 'not_json', path: '/arguments' }, name);
+        const detail = matches[0]!.detail as { path: string; detector?: string; reason?: string };
+        t.match(detail.path, /^\/arguments/, name);
+        // A detector knows escapes of its own.
+        if (!isRead && members === MAIL && detail.detector === undefined) t.equal(detail.reason, 'not_json', name);
       }
     }
     for (const text of PROSE)
@@ -218,25 +183,6 @@ const written = fc
   .map(([text, changes, before]) =>
     changes.reduce((now, [at, cut, put]) => now.slice(0, at) + put + now.slice(at + cut), before + text),
   );
-
-const context = createContext({}, { codeGeneration: { strings: false, wasm: false } });
-
-/** Literals alone: what a program computes is no text of JSON. */
-function isMoreByJavaScript(text: string): boolean {
-  if (/[()=`+]|\.\.\./.test(text)) return false;
-  try {
-    return isMore(runInContext(`(${text.replace(/^\ufeff/, '')}\n)`, context, { timeout: 100 }));
-  } catch {
-    return false;
-  }
-}
-
-function isMore(value: unknown): boolean {
-  if (typeof value === 'string') return /^[\s\ufeff]*[[{"]/.test(value) && isMoreByJavaScript(value);
-  if (Array.isArray(value)) return value.some(isMore);
-  const amount = typeof value === 'object' && value !== null ? (value as { amount?: unknown }).amount : undefined;
-  return typeof amount === 'number' && amount > 1000;
-}
 
 const PYTHON = `
 import ast, json, sys
