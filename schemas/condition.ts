@@ -14,6 +14,11 @@ export const OPERATORS = [
   'ends_with',
   'matches',
   'glob',
+  'shell',
+  'sql',
   'exists',
 ] as const;
 export type Operator = (typeof OPERATORS)[number];
+
+/** Entries of one `shell` or `sql`: each command of an event is held against each. The ready policy has 20. */
+export const COMMAND_ENTRIES_MAX = 50;

@@ -25,6 +25,13 @@ const held = {
   operator: Type.Optional(
     about(Type.Enum([...OPERATORS]), 'The operator that held. Left out for `payload_schema` and `expression`.', 'gt'),
   ),
+  entry: Type.Optional(
+    about(
+      Type.Integer({ minimum: 0 }),
+      'Place in the list of `shell` or `sql`, from 0, of the entry that was met. Left out for other operators, and where there is no list.',
+      3,
+    ),
+  ),
   keyword: Type.Optional(
     about(
       Type.String(),

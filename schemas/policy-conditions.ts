@@ -6,6 +6,7 @@
 
 import Type, { type TSchema } from 'typebox';
 import { DETECTOR_NAMES, type PolicyType } from './closed-sets.ts';
+import { COMMAND_ENTRIES_MAX } from './condition.ts';
 
 /** A schema that is under this name among the components of the description. */
 export function component(name: string, description?: string): TSchema {
@@ -19,6 +20,79 @@ export const ConditionScalar = Type.Union([Type.String(), Type.Number(), Type.Bo
 
 const Scalars = (description: string) => Type.Array(ConditionScalar, { minItems: 1, description });
 const Text = (description: string) => Type.String({ minLength: 1, description });
+
+const Alternatives = (description: string) =>
+  Type.Optional(
+    Type.Union(
+      [
+        Type.String({ minLength: 1, maxLength: 500 }),
+        Type.Array(Type.String({ minLength: 1, maxLength: 500 }), { minItems: 1 }),
+      ],
+      {
+        description: `${description} Globs (\`*\` any characters, \`?\` one), any of which, as a list or with \`|\` between them.`,
+      },
+    ),
+  );
+const Demands = (description: string) =>
+  Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 500 }), { minItems: 1, description }));
+const OneOrMore = (entry: TSchema, description: string) =>
+  Type.Union([entry, Type.Array(entry, { minItems: 1, maxItems: COMMAND_ENTRIES_MAX })], { description });
+
+/** One entry of `shell` (src/policy/commands/shell-condition.ts). */
+export const ShellEntry = Type.Object(
+  {
+    command: Alternatives('Name of the command, without its folder.'),
+    subcommand: Alternatives('Its first operand, as `push` of `git -C dir push`.'),
+    flags: Demands(
+      'Flags without their dashes, all of which it has, together or apart; `|` between names of one: `r|R|recursive`.',
+    ),
+    operands: Demands('Globs, each of which one of its operands is like; `|` between alternatives.'),
+    last_operand: Alternatives('Its last operand.'),
+    redirect_to: Alternatives('Instead of `command`: a file that output is written to.'),
+    output_of: Alternatives('Instead of `command`, with `run_by`: commands whose output a shell or interpreter runs.'),
+    run_by: Alternatives('Shells and interpreters that run the output.'),
+    fork_bomb: Type.Optional(
+      Type.Literal(true, {
+        description: 'Instead of `command`: a function calls itself in a pipe or in the background.',
+      }),
+    ),
+  },
+  {
+    additionalProperties: false,
+    description:
+      'Something that a command line does: exactly one of `command`, `redirect_to`, `output_of`, `fork_bomb`.',
+    examples: [{ command: 'rm', flags: ['r|R|recursive', 'f|force'] }],
+  },
+);
+
+/** One entry of `sql` (src/policy/commands/sql-condition.ts). */
+export const SqlEntry = Type.Object(
+  {
+    statement: Type.Union(
+      [
+        Type.String({ minLength: 1, maxLength: 500 }),
+        Type.Array(Type.String({ minLength: 1, maxLength: 500 }), { minItems: 1 }),
+      ],
+      {
+        description:
+          'Of `drop`, `truncate`, `delete`, `update`, `alter`, any of which, as a list or with `|` between them.',
+      },
+    ),
+    object: Alternatives('What is dropped: `table`, `database`, `schema`, …'),
+    name: Alternatives('Its name as the statement has it, without quotes.'),
+    action: Alternatives('Of `alter`: what is done to the table, such as `drop column`.'),
+    where: Type.Optional(
+      Type.Literal('none', {
+        description: 'Of `delete` and `update`: all rows, since there is no WHERE, or one that is always true.',
+      }),
+    ),
+  },
+  {
+    additionalProperties: false,
+    description: 'A statement of SQL.',
+    examples: [{ statement: 'drop', object: 'table|database' }],
+  },
+);
 
 /** One entry an operator of condition.ts. */
 export const ConditionOperators = Type.Object(
@@ -41,6 +115,18 @@ export const ConditionOperators = Type.Object(
     ),
     glob: Type.Optional(
       Text('The field, or a string inside it, is this as a whole: `*` stands for any characters, `?` for one.'),
+    ),
+    shell: Type.Optional(
+      OneOrMore(
+        component('ShellEntry'),
+        'The field, a string inside it, or a list of words inside it, does one of these things when a shell runs it.',
+      ),
+    ),
+    sql: Type.Optional(
+      OneOrMore(
+        component('SqlEntry'),
+        'The field, or a string inside it, holds a statement of SQL that one of these describes.',
+      ),
     ),
     exists: Type.Optional(
       Type.Boolean({

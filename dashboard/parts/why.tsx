@@ -223,7 +223,9 @@ function Held({ held, policy }: { held: ConditionHeld; policy: Asked | undefined
   const operand =
     policy === undefined || held.operator === undefined
       ? asked
-      : (termOf(policy, held.condition, held.operator) ?? asked);
+      : held.entry === undefined
+        ? (termOf(policy, held.condition, held.operator) ?? asked)
+        : termOf(policy, held.condition, held.operator, String(held.entry));
   const isLong = held.condition === 'payload_schema';
   return (
     <li>

@@ -121,6 +121,21 @@ export const SHADOW_REPORT_DAYS_MAX = 31;
 export const DECLARATION_BYTES_MAX = MiB;
 export const CONDITIONS_BYTES_MAX = 16 * KiB;
 export const PATTERN_CHARACTERS_MAX = 512;
+/** Texts of all entries of one `shell` or `sql`. The ready policy has 180. */
+export const COMMAND_TEXTS_MAX = 500;
+/** Words of a command that comes as a list: what a system takes at once is some 100,000. */
+export const COMMAND_WORDS_MAX = 100_000;
+/**
+ * Texts that a shell runs inside of others (`sh -c "sh -c …"`), and substitutions. People write two or three; each is
+ * read anew.
+ */
+export const SHELL_DEPTH_MAX = 16;
+/** Commands that run commands (`sudo env nice …`), one behind the other. */
+export const SHELL_RUNS_MAX = 16;
+/** Words that braces make of one (`{a,b}{c,d}`), and values that a word may have. */
+export const SHELL_WORD_FORMS_MAX = 64;
+/** Of a variable; of longer ones nothing is known, or two lines could make a word of any size. */
+export const SHELL_VALUE_CHARACTERS_MAX = 4 * KiB;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
 /**

@@ -92,7 +92,14 @@ import {
   WEBHOOK_NOTIFICATIONS,
 } from '../../schemas/notification.ts';
 import { Policy, PolicyCreate, PolicyDifference, PolicyPatch, PolicyRevision } from '../../schemas/policy.ts';
-import { ConditionOperators, ConditionScalar, FieldCondition, PayloadSchema } from '../../schemas/policy-conditions.ts';
+import {
+  ConditionOperators,
+  ConditionScalar,
+  FieldCondition,
+  PayloadSchema,
+  ShellEntry,
+  SqlEntry,
+} from '../../schemas/policy-conditions.ts';
 import {
   EvaluatedEvent,
   JudgedPolicy,
@@ -265,6 +272,8 @@ const NAMED: Record<string, Named> = {
   ConditionHeld: of(saidOf(ConditionHeld), ConditionHeld),
   ConditionUnmet: of(saidOf(ConditionUnmet), ConditionUnmet),
   ConditionOperators: of(saidOf(ConditionOperators), ConditionOperators),
+  ShellEntry: of(saidOf(ShellEntry), ShellEntry),
+  SqlEntry: of(saidOf(SqlEntry), SqlEntry),
   PayloadSchema: of(saidOf(PayloadSchema), PayloadSchema),
   Alert: of('A rule of who is told of which signals.', Alert),
   AlertConditions: taken('Which of the signals of its kind an alert tells of. Without a key: all.', AlertConditions),

@@ -54,7 +54,9 @@ function fieldHeld(field: FieldCondition, event: EventView | null, how: Explaini
       return { ...entry, ...(isInPayload ? { path: pointerOf(field.path.segments) } : {}), absent: true };
     if (!isInPayload) return entry;
     const inside = how.isSecret ? [] : tried(() => field.placeInside(operator, event!.payload, at, how.budget));
-    return { ...entry, path: pointerOf([...at, ...(inside ?? [])]) };
+    const met = field.entryMet(operator);
+    const which = met === undefined ? {} : { entry: met };
+    return { ...entry, path: pointerOf([...at, ...(inside ?? [])]), ...which };
   });
 }
 

@@ -216,6 +216,22 @@ const TAKEN: [PolicyType, object][] = [
   [
     'block_action',
     {
+      'payload.arguments': {
+        shell: [
+          { command: 'rm', flags: ['r|R|recursive', 'f'], operands: ['/*'] },
+          { command: ['git', 'hg'], subcommand: 'push', last_operand: ['main'] },
+          { redirect_to: '/dev/sd*' },
+          { output_of: 'curl', run_by: ['sh', 'bash'] },
+          { fork_bomb: true },
+        ],
+        sql: { statement: ['delete', 'update'], name: 'users', where: 'none' },
+      },
+      query: { sql: [{ statement: 'drop', object: 'table' }, { statement: 'alter', action: 'drop *' }] },
+    },
+  ],
+  [
+    'block_action',
+    {
       payload_schema: {
         $schema: 'https://json-schema.org/draft/2020-12/schema',
         type: ['object', 'null'],

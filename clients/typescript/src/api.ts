@@ -157,6 +157,11 @@ export interface components {
              */
             operator?: components["schemas"]["Operator"];
             /**
+             * @description Place in the list of `shell` or `sql`, from 0, of the entry that was met. Left out for other operators, and where there is no list.
+             * @example 3
+             */
+            entry?: number;
+            /**
              * @description Keyword of JSON Schema that is not satisfied. Left out unless the condition is `payload_schema`.
              * @example maximum
              */
@@ -192,6 +197,11 @@ export interface components {
              * @example gt
              */
             operator?: components["schemas"]["Operator"];
+            /**
+             * @description Place in the list of `shell` or `sql`, from 0, of the entry that was met. Left out for other operators, and where there is no list.
+             * @example 3
+             */
+            entry?: number;
             /**
              * @description Keyword of JSON Schema that is not satisfied. Left out unless the condition is `payload_schema`.
              * @example maximum
@@ -397,7 +407,7 @@ export interface components {
          * @description How a condition compares a field.
          * @enum {string}
          */
-        Operator: "eq" | "ne" | "in" | "not_in" | "gt" | "gte" | "lt" | "lte" | "contains" | "starts_with" | "ends_with" | "matches" | "glob" | "exists";
+        Operator: "eq" | "ne" | "in" | "not_in" | "gt" | "gte" | "lt" | "lte" | "contains" | "starts_with" | "ends_with" | "matches" | "glob" | "shell" | "sql" | "exists";
         /**
          * @description `allowed`: go on. `blocked`: the action must not be carried out. `pending`: wait for the decision of the approval.
          * @enum {string}

@@ -66,7 +66,7 @@ function traceOf(value: unknown): { trace_id?: string } {
   return { trace_id: value.slice(0, TRACE_CHARACTERS_MAX) };
 }
 
-const claude: Form = {
+export const claude: Form = {
   path: '/v1/hooks/claude-code',
   id: 'decideClaudeHook',
   summary: 'Answer a hook of Claude Code',

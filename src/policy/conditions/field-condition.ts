@@ -11,6 +11,8 @@
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { compareNumbers, type ExactNumber, isNumber, LongNumber, numberOfText } from '../../common/exact-number.ts';
 import type { Budget } from '../budget.ts';
+import { checkShell, ShellCondition } from '../commands/shell-condition.ts';
+import { checkSql, SqlCondition } from '../commands/sql-condition.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 import { type Clause, clausesOf } from '../text-search/literal-prefilter.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
@@ -29,7 +31,11 @@ export type Fields = { type: string; trace_id: string | undefined; agent_id: str
 /** Why a condition counts as met for a value that it cannot judge. */
 export type Unjudged = 'not_a_number' | 'not_json';
 type Predicate = (value: unknown, budget: Budget) => boolean | Unjudged;
-type TextTest = (text: string, budget: Budget) => boolean;
+/** `whole`: also asked of lists and objects as such. `met`: the place of the entry for which it held last. */
+type TextTest = ((text: string, budget: Budget) => boolean) & {
+  whole?: (value: object, budget: Budget) => boolean;
+  met?: () => number;
+};
 
 /** Operators that hold where there is no value at all. */
 const HOLD_FOR_NOTHING: ReadonlySet<string> = new Set(['ne', 'not_in']);
@@ -50,6 +56,8 @@ export class FieldCondition {
   readonly #texts: ReadonlyMap<Operator, TextTest>;
   readonly #exists: boolean | null;
   readonly #holdsForNothing: boolean;
+  /** Is one of them asked of lists and objects as such? */
+  readonly #asksWhole: boolean;
   /** Operators that order numbers, and are there no others? */
   readonly #orders: boolean;
   readonly #onlyOrders: boolean;
@@ -89,6 +97,7 @@ export class FieldCondition {
     const names = [...operators.keys()].filter((name) => name !== 'exists');
     this.#exists = (operators.get('exists') as boolean | undefined) ?? null;
     this.#texts = textTestsOf(operators);
+    this.#asksWhole = [...this.#texts.values()].some(({ whole }) => whole !== undefined);
     this.#predicates = names.map((name) => predicate(name, operators.get(name), this.#texts));
     const orders = names.filter((name) => ORDERS.has(name));
     this.#orders = orders.length > 0;
@@ -131,6 +140,11 @@ export class FieldCondition {
     return trail.map((step) => (typeof step === 'string' && this.#isLookedFor(step, budget) ? REDACTED_KEY : step));
   }
 
+  /** Of an operator with a list of entries, right after it held: the place of the entry that was met. */
+  entryMet(operator: Operator): number | undefined {
+    return Array.isArray(this.operators.get(operator)) ? this.#texts.get(operator)?.met?.() : undefined;
+  }
+
   /** Is there a value for which all operators hold? */
   #findsValue(fields: Fields, budget: Budget): boolean {
     this.#budget = budget;
@@ -147,6 +161,7 @@ export class FieldCondition {
   /** Arrays are looked into, however deep; anything else is one value. */
   #accepts(value: unknown): boolean {
     if (Array.isArray(value) && this.#predicates.length > 0) {
+      if (this.#asksWhole && this.#predicates.every((holds) => holds(value, this.#budget) === true)) return true;
       this.#budget.spend(ITEM_UNITS * value.length);
       for (let i = 0; i < value.length; i++) {
         this.#trail?.push(i);
@@ -200,6 +215,7 @@ function findText(value: unknown, search: TextSearch, budget: Budget, trail: Ste
     return search.test(value, budget);
   }
   if (typeof value !== 'object' || value === null) return false;
+  if (search.test.whole?.(value, budget)) return true;
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) if (step(i, value[i])) return true;
     return false;
@@ -246,6 +262,8 @@ function predicate(name: Operator, operand: unknown, texts: ReadonlyMap<Operator
     case 'ends_with':
       return overText(texts.get(name)!, false);
     case 'glob':
+    case 'shell':
+    case 'sql':
       return overText(texts.get(name)!, false);
     case 'matches':
       return overText(texts.get(name)!, true);
@@ -287,9 +305,21 @@ function textTest(name: Operator, operand: unknown): TextTest | null {
       const test = patternTest(operand);
       return (text, budget) => test(text, budget) || isInFolded(test, text, budget);
     }
+    case 'shell':
+      return commandTest(new ShellCondition(operand));
+    case 'sql':
+      return commandTest(new SqlCondition(operand));
     default:
       return null;
   }
+}
+
+function commandTest(condition: ShellCondition | SqlCondition): TextTest {
+  const asSent = (text: string, budget: Budget) => condition.test(text, budget);
+  return Object.assign((text: string, budget: Budget) => asSent(text, budget) || isInFolded(asSent, text, budget), {
+    whole: (value: object, budget: Budget) => condition.testWhole(value, budget),
+    met: () => condition.met,
+  });
 }
 
 function isInFolded(test: TextTest, text: string, budget: Budget): boolean {
@@ -385,6 +415,10 @@ export function compileCondition(
   else for (const [name, operand] of Object.entries(value as object)) operators.set(name as Operator, operand);
   if (operators.size === 0) mistakes.add(at, `must hold at least one operator of ${OPERATORS.join(', ')}`);
   for (const [name, operand] of operators) {
+    if (name === 'shell' || name === 'sql') {
+      (name === 'shell' ? checkShell : checkSql)(operand, isShort ? at : below(at, name), mistakes);
+      continue;
+    }
     const sentence = mistakeIn(name, operand, { field: key, isAlone: operators.size === 1 });
     if (sentence !== null) mistakes.add(isShort ? at : below(at, name), sentence);
   }
