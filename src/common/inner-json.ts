@@ -23,12 +23,14 @@ export const NOT_READABLE: InnerText = { value: undefined, isExact: false };
 
 const BEGINS = '{["\'`/';
 /** Behind an opening brace: a key that is no string, as literals of either language have them. */
-const KEY = /\.\.\.|\[\s*["']|-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,99}\s*:/uy;
-/** Behind an opening bracket: an item that is no string, and a comma or the end of the text. */
-const ITEM = /(?:-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf))\s*(?:,|$)/y;
+const KEY = /-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,99}/uy;
+const OTHER_KEY = /\.\.\.|\[\s*["']/y;
+/** Behind an opening bracket: an item that is no string. */
+const ITEM = /-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b/y;
 const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
 /** Of a string in a string, and so on. */
 const QUOTES = /[\s\\"']*/y;
+const OPENS = /[{[]/y;
 const FENCE = /```[^\n`]{0,100}\n/y;
 
 /** By its first characters: of most strings nothing more has to be asked. */
@@ -83,9 +85,8 @@ function escapedText(text: string): string | undefined {
 function readQuoted(text: string, start: number): InnerText | undefined {
   const exact = text[start] === '"' ? exactValue(text) : undefined;
   if (exact !== undefined) return { value: exact, isExact: true };
-  QUOTES.lastIndex = start;
-  QUOTES.test(text);
-  if (!beginsLikeJson(text, QUOTES.lastIndex)) return undefined;
+  const from = matchEnd(text, QUOTES, start);
+  if (!beginsLikeJson(text, from) && !isFollowed(text, OPENS, from, '\\')) return undefined;
   const string = readString(text, start);
   if (string === undefined || gapEnd(text, string.end) < text.length) return NOT_READABLE;
   return { value: string.text, isExact: false };
@@ -93,9 +94,9 @@ function readQuoted(text: string, start: number): InnerText | undefined {
 
 /** What the first block holds, where that begins like JSON. */
 function readFenced(text: string, start: number): InnerText | undefined {
-  FENCE.lastIndex = start;
-  if (!FENCE.test(text)) return undefined;
-  const from = gapEnd(text, FENCE.lastIndex);
+  const end = matchEnd(text, FENCE, start);
+  if (end === 0) return undefined;
+  const from = gapEnd(text, end);
   if (text[from] !== '{' && text[from] !== '[') return undefined;
   const close = text.indexOf('\n```', from);
   return read(text, from, close < 0 ? text.length : close);
@@ -109,12 +110,22 @@ function beginsLikeJson(text: string, start = 0): boolean {
     if (open !== '{' && open !== '[') return false;
     at = gapEnd(text, at + 1);
     if (STRING.test(text[at] ?? '')) return isStringOfJson(text, open, at);
-    const form = open === '{' ? KEY : ITEM;
-    form.lastIndex = at;
-    if (form.test(text)) return true;
-    if (open === '{') return false;
+    if (open === '{') return isFollowed(text, KEY, at, ':') || matchEnd(text, OTHER_KEY, at) > 0;
+    if (isFollowed(text, ITEM, at, ',') || isFollowed(text, ITEM, at, undefined)) return true;
   }
   return true;
+}
+
+/** Behind what a form takes there; 0: it takes nothing. */
+function matchEnd(text: string, form: RegExp, at: number): number {
+  form.lastIndex = at;
+  return form.test(text) ? form.lastIndex : 0;
+}
+
+/** Does a form take something there, and behind a gap follows that? `next` undefined: the end of the text. */
+function isFollowed(text: string, form: RegExp, at: number, next: string | undefined): boolean {
+  const end = matchEnd(text, form, at);
+  return end > 0 && text[gapEnd(text, end)] === next;
 }
 
 /** What a string begins with, itself or as part of another. */

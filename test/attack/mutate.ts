@@ -1,5 +1,6 @@
 // Makes inputs out of inputs that are there: bytes changed, pieces moved, repeated, cut, mixed with others, and words
 // of the trade put in. Pure, and the same for the same random numbers.
+import { shellSpelling, sqlSpelling } from './spellings.ts';
 
 const WORDS: Record<string, readonly string[]> = {
   json: [
@@ -146,6 +147,84 @@ const WORDS: Record<string, readonly string[]> = {
     ...['"amount"', "'amount'", 'amount:', '"\\u0061mount"', "'\\x61mount'", '{"amount":5000}', "{'amount': 5000}"],
     ...['5000', '5', '5e3', '0x1388', '+5000', '5_000', 'NaN', 'None', 'True', 'null', 'undefined', '-Infinity', '...'],
   ],
+  commands: [
+    ...[
+      '$(',
+      '`',
+      '${',
+      "$'",
+      '"',
+      "'",
+      '\\',
+      '\\\n',
+      '<<E\n',
+      '<<-E',
+      '<<<',
+      '<(',
+      '((',
+      '{a,b}',
+      '{1..9}',
+      ';',
+      '|',
+      '&&',
+      '&',
+      '\n',
+    ],
+    ...[
+      'if ',
+      'then ',
+      'fi',
+      'for x in ',
+      'do ',
+      'done',
+      'case x in ',
+      'esac',
+      'f() {',
+      '}',
+      '(',
+      ')',
+      '[[ ',
+      'rm ',
+      '-rf ',
+      '/ ',
+      '#',
+    ],
+    ...[
+      'a=b ',
+      '$a',
+      '$@',
+      '"$@"',
+      'sudo ',
+      'xargs ',
+      'bash -c ',
+      'eval ',
+      'echo ',
+      '| sh',
+      '| base64 -d',
+      'printf ',
+      'tr a b',
+      '2>&1',
+      '>|',
+    ],
+    ...[
+      'DROP TABLE ',
+      'DELETE FROM ',
+      'WHERE ',
+      '1=1',
+      ' OR ',
+      '/*',
+      '*/',
+      '/*!',
+      '--',
+      '--1',
+      '$$',
+      'EXEC(',
+      "N'",
+      'os.system("',
+      'run(["',
+      'é',
+    ],
+  ],
   http: [
     '\r\n',
     '\n',
@@ -175,24 +254,26 @@ const WORDS: Record<string, readonly string[]> = {
   ],
 };
 
-export type Kind = 'json' | 'gzip' | 'expression' | 'pattern' | 'schema' | 'spans' | 'inner' | 'http' | 'framing';
-export const KINDS: readonly Kind[] = [
-  'json',
-  'gzip',
-  'expression',
-  'pattern',
-  'schema',
-  'spans',
-  'inner',
-  'http',
-  'framing',
+export const KINDS = [
+  ...(['json', 'gzip', 'expression', 'pattern', 'schema', 'spans', 'inner', 'commands'] as const),
+  ...(['shell', 'sql', 'hook', 'http', 'framing'] as const),
 ];
+export type Kind = (typeof KINDS)[number];
+
+/** Kinds whose inputs are not changed: each is one more spelling of what must not pass. */
+const SPELLINGS: Partial<Record<Kind, (random: () => number) => string>> = {
+  shell: shellSpelling,
+  sql: sqlSpelling,
+  hook: shellSpelling,
+};
 
 /** Bytes an input may grow to: what makes it larger finds only what is bounded anyway. */
 const BYTES_MAX = 64 * 1024;
 const CHANGES_MAX = 6;
 
 export function mutated(kind: Kind, corpus: readonly string[], random: () => number): string {
+  const spelling = SPELLINGS[kind];
+  if (spelling !== undefined) return spelling(random);
   const below = (n: number) => Math.floor(random() * n);
   const one = <T>(list: readonly T[]): T => list[below(list.length)]!;
   let text = one(corpus);

@@ -2,8 +2,10 @@
 // their text to a stored event. An input may be refused; what else happens is a finding: an unexpected error, two
 // readers that differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
+import { readPolicyFiles } from '../../src/commands/policy-files.ts';
 import { BufferPool } from '../../src/common/buffer-pool.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { claude } from '../../src/http/handlers/decision-points.ts';
 import { BodyInflater, type InflatedBody } from '../../src/http/inflate-body.ts';
 import { BodyBudget } from '../../src/http/read-body.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
@@ -13,7 +15,9 @@ import { Undecodable } from '../../src/otlp/span.ts';
 import { groupSpans } from '../../src/otlp/span-groups.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { checkPolicy, judge, type PolicyInput, RuleSet } from '../../src/policy/engine.ts';
+import type { EventView } from '../../src/policy/judgement.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { account, agent, NOW, policiesOf, requestId } from '../ingest/support.ts';
 import { isMoreByJavaScript } from '../policy/json-spellings.ts';
 
@@ -102,10 +106,7 @@ const LARGE_AMOUNTS = new RuleSet(
 
 /** Text inside text: what JavaScript reads as a large amount is blocked. */
 export function inner(input: string): void {
-  const payload = { arguments: input };
-  const event = { type: 'tool_call' as const, trace_id: undefined, agent_id: agent.id, timestamp: AT };
-  const view = { ...event, payload, payloadText: JSON.stringify(payload), agent };
-  const { outcome } = decide(judge(LARGE_AMOUNTS, view), [], () => '');
+  const { outcome } = decide(judge(LARGE_AMOUNTS, callOf(JSON.stringify({ arguments: input }))), [], () => '');
   if (outcome !== 'blocked' && isMoreByJavaScript(input)) throw new Finding('a large amount is not blocked');
   if (outcome === 'blocked' && !/[{["'`]/.test(input)) throw new Finding('plain text is blocked');
 }
@@ -171,4 +172,62 @@ export function spans(input: string): void {
 
 const SPANS_OPTIONS = { eventBytesMax: EVENT_BYTES_MAX, boundTo: undefined, isTimely: () => true };
 
-export const TARGETS = { json, gzip, expression, pattern, schema, spans, inner };
+const [SHELL, SQL] = readPolicyFiles([assetPath('policies/destructive-commands.yaml')]).map(
+  ({ policy }) => new RuleSet(policiesOf([policy as never])),
+) as [RuleSet, RuleSet];
+
+/** It is in the payload four times, and two policies may take 10 ms on an event of this size. */
+const COMMAND_CHARACTERS_MAX = 5_000;
+
+/** A text that may be a command line or a query: read whatever is in it, by the policies on both. */
+export function commands(input: string): void {
+  const text = input.slice(0, COMMAND_CHARACTERS_MAX);
+  const payloadText = JSON.stringify({
+    arguments: { text, list: [text, { [text.slice(0, 100)]: text }], args: text.split(' '), command: 'sh' },
+  });
+  for (const rules of [SHELL, SQL]) {
+    const { matches } = decide(judge(rules, callOf(payloadText)), [], () => '');
+    if (matches.some(({ detail }) => detail.reason === 'error')) throw new Finding('a rule failed as none should');
+  }
+}
+
+function callOf(payloadText: string): EventView {
+  const event = { type: 'tool_call' as const, trace_id: undefined, agent_id: agent.id, agent };
+  return {
+    ...event,
+    timestamp: AT,
+    payload: JSON.parse(payloadText) as JsonObject,
+    payloadText,
+  };
+}
+
+function mustBeBlocked(rules: RuleSet, payload: object): string {
+  const { outcome } = decide(judge(rules, callOf(JSON.stringify(payload))), [], () => '');
+  if (outcome !== 'blocked') throw new Finding('it passes');
+  return outcome;
+}
+
+/** A spelling of what the policy on shell commands names. */
+export function shell(input: string): void {
+  mustBeBlocked(SHELL, { tool: 'Bash', arguments: { command: input } });
+}
+
+export function sql(input: string): void {
+  mustBeBlocked(SQL, { tool: 'query', arguments: { query: input } });
+}
+
+/** Such a spelling in the form in which `gatehouse hook` is given it, to the answer that the command prints. */
+export function hook(input: string): void {
+  const stdin = JSON.stringify({
+    ...{ session_id: 's-1', hook_event_name: 'PreToolUse', tool_name: 'Bash' },
+    tool_input: { command: input, description: 'x' },
+  });
+  const body = JSON.parse(stdin) as JsonObject;
+  const asked = claude.asked(body);
+  if (asked === undefined) throw new Finding('the hook is not asked');
+  const reason = mustBeBlocked(SHELL, asked.event['payload'] as object);
+  if (!JSON.stringify(claude.answered(body, { reason } as never)).includes('"deny"'))
+    throw new Finding('it is not denied');
+}
+
+export const TARGETS = { json, gzip, expression, pattern, schema, spans, inner, commands, shell, sql, hook };

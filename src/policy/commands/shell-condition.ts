@@ -144,7 +144,7 @@ export class ShellCondition {
   test(text: string, budget: Budget): boolean {
     budget.spend(text.length >> 1);
     if (!this.#isPossible(text)) return false;
-    if (formsOf(text).inner !== undefined && !EXPANDS.test(text)) return false;
+    if (formsOf(text).inner?.isExact === true && !EXPANDS.test(text)) return false;
     return this.#isMet(budget, (run) => {
       readShell(run, text);
       readCode(run, text);

@@ -315,7 +315,8 @@ export class ShellRun implements Reading {
     const isInterpreter = names.some((name) => INTERPRETER.test(name));
     for (let i = from + 1; i < words.length; i++) {
       for (const text of words[i]!.texts) {
-        if (!hasBlank(text)) continue;
+        // Blanks may be made by the shell that reads it.
+        if (!/[\s{$]/.test(text)) continue;
         readCode(this, text, depth);
         if (isShell || isInterpreter) continue;
         if (isGit) {

@@ -121,7 +121,7 @@ export class SqlCondition {
   /** Throws OverBudget. */
   test(text: string, budget: Budget): boolean {
     budget.spend(text.length >> 1);
-    if (!this.#isPossible(text) || formsOf(text).inner !== undefined) return false;
+    if (!this.#isPossible(text) || formsOf(text).inner?.isExact === true) return false;
     if (isQuery(tokensOf(text.slice(0, BEGINNING_MAX), 'backslashes'))) return this.#holds(text, budget, 0);
     const { rest, words } = this.#asShell(text, budget);
     return this.#holds(rest, budget, 0) || words.some((word) => this.#isPossible(word) && this.#holds(word, budget, 0));
