@@ -52,7 +52,8 @@ function simple(random: Random): Line {
   const words = [...head, ...mixed].map((word) => spelled(random, word));
   if (below(random, 12) === 0 && words.every((word) => !/[\s,{}'"\\$]/.test(word)))
     return { text: `{${words.join(',')}}`, isSimple: true };
-  return { text: words.reduce((line, word) => line + blank(random) + word), isSimple: true };
+  const text = words.reduce((line, word) => line + blank(random) + word);
+  return below(random, 10) === 0 ? { text: `X=1 A="b c" ${text}`, isSimple: false } : { text, isSimple: true };
 }
 
 /** Options in any order and place, operands in theirs. */
@@ -139,7 +140,6 @@ const PREFIXES = [
 ];
 const AROUND: readonly ((text: string) => string)[] = [
   (text) => `ls; ${text}`,
-  (text) => (/^[\w$'"\\]/.test(text) ? `X=1 A="b c" ${text}` : text),
   (text) => `ls && ${text}`,
   (text) => `ls || ${text}`,
   (text) => `ls & ${text}`,
