@@ -226,7 +226,12 @@ const TAKEN: [PolicyType, object][] = [
         ],
         sql: { statement: ['delete', 'update'], name: 'users', where: 'none' },
       },
-      query: { sql: [{ statement: 'drop', object: 'table' }, { statement: 'alter', action: 'drop *' }] },
+      query: {
+        sql: [
+          { statement: 'drop', object: 'table' },
+          { statement: 'alter', action: 'drop *' },
+        ],
+      },
     },
   ],
   [
