@@ -1,5 +1,6 @@
 // Writes what the ready policies name in a thousand ways: command lines that a shell runs as the same, and statements
 // that a database does. None may pass (targets.ts). Pure, and the same for the same random numbers.
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: texts of a shell
 type Random = () => number;
 
 const below = (random: Random, n: number) => Math.floor(random() * n);

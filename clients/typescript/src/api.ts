@@ -222,10 +222,10 @@ export interface components {
             /** @description All conditions that held, one entry an operator, at most 20. Left out where there is one alone. Above them stands the last that has a place in the payload. */
             conditions?: components["schemas"]["ConditionHeld"][];
             /**
-             * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, or a mistake of ours. Left out: it was evaluated.
+             * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text that begins like JSON and cannot be read, or a mistake of ours. Left out: it was evaluated.
              * @enum {string}
              */
-            reason?: "budget" | "expression_error" | "not_a_number" | "error";
+            reason?: "budget" | "expression_error" | "not_a_number" | "not_json" | "error";
         };
         /**
          * @description What a match of a `data_filter` policy says beyond the policy itself: the first finding.
@@ -263,10 +263,10 @@ export interface components {
             /** @description The other conditions of the policy, all of which held, at most 20. Left out: it has none. */
             conditions?: components["schemas"]["ConditionHeld"][];
             /**
-             * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, or a mistake of ours. Left out: it was evaluated.
+             * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text that begins like JSON and cannot be read, or a mistake of ours. Left out: it was evaluated.
              * @enum {string}
              */
-            reason?: "budget" | "expression_error" | "not_a_number" | "error";
+            reason?: "budget" | "expression_error" | "not_a_number" | "not_json" | "error";
         };
         /** @description A match of a policy of the type `data_filter`. */
         DataFilterMatch: {
@@ -512,10 +512,10 @@ export interface components {
             /** @description The conditions by which the event is counted, at most 20. Left out: every event is, or one could not be evaluated. */
             conditions?: components["schemas"]["ConditionHeld"][];
             /**
-             * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, or a mistake of ours. Left out: it was evaluated.
+             * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text that begins like JSON and cannot be read, or a mistake of ours. Left out: it was evaluated.
              * @enum {string}
              */
-            reason?: "budget" | "expression_error" | "not_a_number" | "error";
+            reason?: "budget" | "expression_error" | "not_a_number" | "not_json" | "error";
         };
         /** @description A match of a policy of the type `rate_limit`. */
         RateLimitMatch: {
