@@ -24,13 +24,13 @@ export const NOT_READABLE: InnerText = { value: undefined, isExact: false };
 const BEGINS = '{["\'`/';
 /** Behind an opening brace: a key that is no string, as literals of either language have them. */
 const KEY = /-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,99}/uy;
-const OTHER_KEY = /\.\.\.|\[\s*["']/y;
-/** Behind an opening bracket: an item that is no string. */
-const ITEM = /-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b/y;
+const OTHER_KEY = /\.\.\.|\[/y;
+/** Behind an opening bracket: an item that is no string, or none. */
+const ITEM = /(?=,)|-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b/y;
 const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
-/** Of a string in a string, and so on. */
-const QUOTES = /[\s\\"']*/y;
-const OPENS = /[{[]/y;
+/** Of a string in a string, and so on, with blanks that may be escaped. */
+const QUOTES = /(?:[\s"']|\\+[bfnrtv0]?)*/y;
+const OPENS = /[{[]/;
 const FENCE = /```[^\n`]{0,100}\n/y;
 
 /** By its first characters: of most strings nothing more has to be asked. */
@@ -86,7 +86,8 @@ function readQuoted(text: string, start: number): InnerText | undefined {
   const exact = text[start] === '"' ? exactValue(text) : undefined;
   if (exact !== undefined) return { value: exact, isExact: true };
   const from = matchEnd(text, QUOTES, start);
-  if (!beginsLikeJson(text, from) && !isFollowed(text, OPENS, from, '\\')) return undefined;
+  // Without what escapes: it may be any character of the text inside.
+  if (!OPENS.test(text[from] ?? '') || !beginsLikeJson(text.slice(from).replaceAll('\\', ''))) return undefined;
   const string = readString(text, start);
   if (string === undefined || gapEnd(text, string.end) < text.length) return NOT_READABLE;
   return { value: string.text, isExact: false };
