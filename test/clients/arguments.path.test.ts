@@ -307,7 +307,7 @@ t.test('adapters: a call that cannot be asked about is a denial that the model r
   for (const [text, type] of [
     ['{"amount":1000.00000000000000001}', 'rejectContent'],
     ['{"amount":1000.0}', 'allow'],
-    ['{"amount":5000', 'allow'],
+    ['{"amount":5000', 'rejectContent'],
   ])
     t.match(await openaiAgents(gatehouse).toolInput.run({ toolCall: { name: 'send_money', arguments: text! } }), {
       behavior: { type },
