@@ -11,6 +11,22 @@ import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 
 const NO_CHECKS: readonly RateCheck[] = [];
 
+const AGENT_INACTIVE: Decision = Object.freeze({
+  outcome: 'blocked',
+  reason: 'agent_inactive',
+  policyId: null,
+  matches: Object.freeze([]),
+  resultJson: '{"outcome":"blocked","reason":"agent_inactive","policy_id":null,"matches":[]}',
+  redacted: null,
+});
+
+/**
+ * What an event of an inactive agent gets: the operator's kill switch. What is kept of it is redacted like any other.
+ */
+export function agentInactive({ redacted }: Judgement): Decision {
+  return redacted === null ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redacted };
+}
+
 /** The counters to ask: none for an event that is blocked anyway, which takes no permit. */
 export function checksOf({ rateChecks, found }: Judgement): readonly RateCheck[] {
   return found.some(({ entry }) => entry.outcome === 'blocked') ? NO_CHECKS : rateChecks;

@@ -71,22 +71,6 @@ export const ALLOWED: Decision = Object.freeze({
   redacted: null,
 });
 
-const AGENT_INACTIVE: Decision = Object.freeze({
-  outcome: 'blocked',
-  reason: 'agent_inactive',
-  policyId: null,
-  matches: Object.freeze([]),
-  resultJson: '{"outcome":"blocked","reason":"agent_inactive","policy_id":null,"matches":[]}',
-  redacted: null,
-});
-
-/**
- * What an event of an inactive agent gets: the operator's kill switch. What is kept of it is redacted like any other.
- */
-export function agentInactive({ redacted }: Judgement): Decision {
-  return redacted === null ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redacted };
-}
-
 /**
  * `actions` and `agent_id` are checked by the schema and the registry; they are here so that a whole policy can be
  * given.

@@ -5,8 +5,8 @@ import fc from 'fast-check';
 import t from 'tap';
 import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 
-import { decide } from '../../src/policy/decide.ts';
-import { ALLOWED, agentInactive, checkPolicy, judge, RuleSet } from '../../src/policy/engine.ts';
+import { agentInactive, decide } from '../../src/policy/decide.ts';
+import { ALLOWED, checkPolicy, judge, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { fieldHolds } from '../reference/judge.ts';
