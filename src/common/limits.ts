@@ -127,7 +127,7 @@ export const COMMAND_TEXTS_MAX = 500;
 export const COMMAND_WORDS_MAX = 100_000;
 /**
  * Texts that a shell runs inside of others (`sh -c "sh -c …"`), and substitutions. People write two or three; each is
- * read anew.
+ * read again.
  */
 export const SHELL_DEPTH_MAX = 16;
 /** Commands that run commands (`sudo env nice …`), one behind the other. */

@@ -15,6 +15,11 @@ type How = {
   limits: { entries: number; texts: number };
 };
 
+/** What stands between each `|`. */
+export function alternativesOf(texts: string | readonly string[] = []): string[] {
+  return [texts].flat().flatMap((text) => text.split('|'));
+}
+
 export function readEntries(operand: unknown, how: How, mistakes: Mistakes): void {
   const { at, limits } = how;
   const isList = Array.isArray(operand);

@@ -10,10 +10,12 @@ import { COMMAND_TEXTS_MAX, COMMAND_WORDS_MAX } from '../../common/limits.ts';
 import type { Budget } from '../budget.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 import { formsOf } from '../texts/text-forms.ts';
-import { type Field, readEntries } from './entries.ts';
-import type { Range, SimpleCommand, Word } from './shell-reader.ts';
-import { readShell, UNKNOWN } from './shell-reader.ts';
-import { baseName, type Observer, readCode, ShellRun } from './shell-runs.ts';
+import { alternativesOf, type Field, readEntries } from './entries.ts';
+import { readCode } from './shell-calls.ts';
+import { UNKNOWN } from './shell-expansions.ts';
+import { readShell } from './shell-reader.ts';
+import { type Observer, ShellRun } from './shell-runs.ts';
+import { baseName, type Range, type SimpleCommand, type Word } from './shell-words.ts';
 import { isLike, mayBeLike } from './wildcards.ts';
 
 /** As a policy writes it; every text may hold several with `|` between them. */
@@ -68,10 +70,6 @@ export function checkShell(operand: unknown, at: string, mistakes: Mistakes): vo
 
 function listOf<T>(operand: T | readonly T[]): readonly T[] {
   return Array.isArray(operand) ? operand : [operand as T];
-}
-
-function alternativesOf(texts: string | readonly string[] | undefined): string[] {
-  return texts === undefined ? [] : listOf(texts).flatMap((text) => (text as string).split('|'));
 }
 
 /** An entry in the form in which it is asked. */

@@ -1,8 +1,8 @@
-// What a shell makes of the text in an expansion: `$'…'`, braces, the operators of `${…}` (used by shell-reader.ts).
-// Pure, over strings; what cannot be known is UNKNOWN.
+// What a shell makes of the text in an expansion: `$'…'`, braces, the operators of `${…}` (used by
+// shell-word-reader.ts). Pure, over strings; what cannot be known is UNKNOWN.
 
-/** As shell-reader.ts has it. */
-const UNKNOWN = '\0';
+/** Stands in a word for what the text does not say; no word of a shell holds this character. */
+export const UNKNOWN = '\0';
 
 /** What a sticky pattern finds at a place. */
 export function readAt(pattern: RegExp, text: string, at: number): RegExpExecArray | null {

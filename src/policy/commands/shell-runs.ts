@@ -1,24 +1,30 @@
-// What a command runs: the command behind `sudo` or `xargs`, the text behind `sh -c`, `eval` or `ssh`, what is piped into
-// a shell, what `$(echo …)` comes to. Between shell-reader.ts, which finds the commands of a text, and
-// shell-condition.ts, which asks what they do.
+// What a command runs: the command behind `sudo` or `xargs`, the text behind `sh -c`, `eval` or `ssh`, what is piped
+// into a shell. Between shell-reader.ts, which finds the commands of a text, and shell-condition.ts, which asks what
+// they do.
 // Invariant: each command is shown once for itself and once for each that it runs, with its number; what a text
 // inside runs has the same input. Commands that are not in the tables run nothing.
 import { SHELL_RUNS_MAX } from '../../common/limits.ts';
 import { type Budget, OVER_BUDGET } from '../budget.ts';
-import { withEscapes } from './shell-expansions.ts';
+import { readCode } from './shell-calls.ts';
+import { UNKNOWN } from './shell-expansions.ts';
+import { printedOf } from './shell-output.ts';
+import { readShell } from './shell-reader.ts';
 import {
+  baseName,
+  isEmpty,
   joined,
   literal,
+  NONE,
+  outputOf,
   type Range,
-  type Reading,
-  readShell,
+  type ShellReading,
   type SimpleCommand,
   setVariable,
-  UNKNOWN,
+  simpleCommand,
   type Word,
-} from './shell-reader.ts';
+} from './shell-words.ts';
 
-/** What is told of the commands of a text. */
+/** Learns of the commands of a text, in their order. */
 export type Observer = {
   /** The command at `from` of the words, by the names that it may have. Several for one that runs another. */
   onCommand(names: readonly string[], words: readonly Word[], from: number, command: SimpleCommand): void;
@@ -108,7 +114,10 @@ const ALIAS = /^[^=\s]*=/;
 const ASSIGNS: ReadonlySet<string> = new Set(['export', 'declare', 'local', 'readonly', 'typeset']);
 const ASSIGNED = /^([A-Za-z_]\w*)=([\s\S]*)$/;
 
-export class ShellRun implements Reading {
+/** The command of a text that runs another, how deep in texts it is, and how many run each other. */
+type RunAt = { command: SimpleCommand; depth: number; level: number };
+
+export class ShellRun implements ShellReading {
   readonly budget: Budget;
   readonly commands: SimpleCommand[] = [];
   readonly variables = new Map<string, Word>();
@@ -122,12 +131,7 @@ export class ShellRun implements Reading {
 
   /** A command whose words are known: nothing of them is expanded. */
   runArguments(words: readonly string[]): void {
-    const none = { from: 0, to: 0 };
-    const number = this.commands.length;
-    const command: SimpleCommand = {
-      ...{ number, words: words.map(literal), redirects: [], piped: none, input: null, inside: null },
-      ...{ isInBackground: false, end: 0, printed: null, said: NONE, output: NONE },
-    };
+    const command = simpleCommand(this.commands.length, words.map(literal));
     this.commands.push(command);
     this.run(command, 0);
   }
@@ -135,17 +139,14 @@ export class ShellRun implements Reading {
   run(command: SimpleCommand, depth: number): void {
     const { words } = command;
     command.said = this.#saidTo(command);
-    command.output = words.reduce(
-      (sum, word) => joined(sum, word.output),
-      joined(command.said, command.input?.output ?? NONE),
-    );
+    command.output = joined(joined(command.said, command.input?.output ?? NONE), outputOf(words));
     this.#observer.onCommand([], words, words.length, command);
     if (words.length === 0) return;
     this.#runAt(words, 0, { command, depth, level: 0 });
-    command.printed = this.#printed(command);
+    command.printed = printedOf(words, this.#input(command));
   }
 
-  #runAt(words: readonly Word[], from: number, at: { command: SimpleCommand; depth: number; level: number }): void {
+  #runAt(words: readonly Word[], from: number, at: RunAt): void {
     const first = words[from];
     if (first === undefined) return;
     if (at.level > SHELL_RUNS_MAX) throw OVER_BUDGET;
@@ -157,13 +158,7 @@ export class ShellRun implements Reading {
     if (!names.some((name) => QUOTING.has(name))) this.#readOptions(names, words, from, command, depth);
   }
 
-  #runNamed(
-    name: string,
-    names: readonly string[],
-    words: readonly Word[],
-    from: number,
-    at: { command: SimpleCommand; depth: number; level: number },
-  ): void {
+  #runNamed(name: string, names: readonly string[], words: readonly Word[], from: number, at: RunAt): void {
     const { command, depth } = at;
     const prefix = PREFIXES.get(name);
     const joining = JOINING.get(name);
@@ -176,8 +171,7 @@ export class ShellRun implements Reading {
       if (name === 'flock' || name === 'coproc') this.#runAt(words, inner + 1, at);
     } else if (joining !== undefined) {
       const rest = words.slice(innerAt(words, from, joining, false));
-      const output = rest.reduce<Range>((sum, word) => joined(sum, word.output), NONE);
-      if (name === 'eval') this.#observer.onProgram(names, [output]);
+      if (name === 'eval') this.#observer.onProgram(names, [outputOf(rest)]);
       this.#read(rest.map(({ texts }) => texts.at(-1)!).join(' '), command, depth);
     } else if (SHELLS.has(name)) this.#runShell(names, words, from, at);
     else if (INTERPRETER.test(name)) this.#runInterpreter(names, words, from, command);
@@ -218,7 +212,7 @@ export class ShellRun implements Reading {
     for (const [i, word] of rest.slice(0, 9).entries()) this.variables.set(String(i + 1), word);
   }
 
-  #runXargs(words: readonly Word[], from: number, at: { command: SimpleCommand; depth: number; level: number }): void {
+  #runXargs(words: readonly Word[], from: number, at: RunAt): void {
     const inner = innerAt(words, from, PREFIXES.get('xargs')!);
     const given = this.#input(at.command);
     const replaced = words.findIndex(({ texts }, i) => i > from && i < inner && /^-(?:I|i)/.test(texts[0]!));
@@ -241,11 +235,7 @@ export class ShellRun implements Reading {
     this.#runAt(made, 0, at);
   }
 
-  #runInContainer(
-    words: readonly Word[],
-    from: number,
-    at: { command: SimpleCommand; depth: number; level: number },
-  ): void {
+  #runInContainer(words: readonly Word[], from: number, at: RunAt): void {
     let isInside = false;
     for (let i = from + 1; i < Math.min(words.length, from + CONTAINER_WORDS_MAX); i++) {
       const text = textAt(words, i);
@@ -254,12 +244,7 @@ export class ShellRun implements Reading {
     }
   }
 
-  #runShell(
-    names: readonly string[],
-    words: readonly Word[],
-    from: number,
-    { command, depth }: { command: SimpleCommand; depth: number },
-  ): void {
+  #runShell(names: readonly string[], words: readonly Word[], from: number, { command, depth }: RunAt): void {
     let isText = false;
     let isInput = false;
     for (let i = from + 1; i < words.length; i++) {
@@ -351,57 +336,10 @@ export class ShellRun implements Reading {
   /** What a command reads, where the text says it. */
   #input({ input, piped }: SimpleCommand): string | null {
     if (input !== null) return input.texts[0]!;
-    return piped.to > piped.from ? this.commands[piped.to - 1]!.printed : null;
-  }
-
-  #printed(command: SimpleCommand): string | null {
-    const { words } = command;
-    const name = baseName(words[0]!.texts.at(-1)!);
-    const rest = words.slice(1).map(({ texts }) => texts.at(-1)!);
-    switch (name) {
-      case 'echo': {
-        const start = rest.findIndex((text) => !/^-[neE]+$/.test(text));
-        const text = start < 0 ? '' : rest.slice(start).join(' ');
-        return `${withEscapes(text)}\n`;
-      }
-      case 'printf':
-        return printed(rest[0] === '--' ? rest.slice(1) : rest);
-      case 'which':
-      case 'command':
-      case 'type':
-        return rest.at(-1) ?? null;
-      case 'cat':
-      case 'tee':
-        return rest.some((text) => !text.startsWith('-')) && name === 'cat' ? null : this.#input(command);
-      case 'base64':
-        return rest.some((text) => /^(?:-\w*[dD]\w*|--d(?:ecode)?\w*)$/.test(text))
-          ? this.#decoded(command, 'base64')
-          : null;
-      case 'openssl':
-        return rest.includes('-d') ? this.#decoded(command, 'base64') : null;
-      case 'xxd':
-        return rest.some((text) => /^-\w*r/.test(text)) ? this.#decoded(command, 'hex') : null;
-      case 'rev':
-        return (
-          this.#input(command)
-            ?.split('\n')
-            .map((line) => [...line].reverse().join(''))
-            .join('\n') ?? null
-        );
-      case 'tr':
-        return translated(this.#input(command), rest);
-      default:
-        return null;
-    }
-  }
-
-  #decoded(command: SimpleCommand, encoding: 'base64' | 'hex'): string | null {
-    const text = this.#input(command)?.replaceAll(/\s/g, '');
-    return text === undefined ? null : Buffer.from(text, encoding).toString();
+    return isEmpty(piped) ? null : this.commands[piped.to - 1]!.printed;
   }
 }
 
-const NONE: Range = { from: 0, to: 0 };
 /** Reading and looking up one command, about 1.5 µs. */
 const COMMAND_UNITS = 600;
 const GIVEN_MAX = 4_096;
@@ -426,11 +364,6 @@ function isFindRun(text: string): boolean {
   return FIND_RUNS.has(text) || text === '-x' || text === '-X' || text === '--exec' || text === '--exec-batch';
 }
 
-/** Without its folder and the ending of Windows. */
-export function baseName(text: string): string {
-  return text.slice(text.lastIndexOf('/') + 1).replace(/\.exe$/i, '');
-}
-
 /** Where the command behind the options of another begins. */
 function innerAt(
   words: readonly Word[],
@@ -452,98 +385,4 @@ function innerAt(
     } else if (text !== '-' && !(mayAssign && ASSIGNED.test(text))) break;
   }
   return i + skip;
-}
-
-/** `printf` of plain formats. */
-function printed([format, ...values]: readonly string[]): string | null {
-  if (format === undefined) return null;
-  let next = 0;
-  const once = () =>
-    withEscapes(format).replaceAll(/%(?:%|-?\d*(?:\.\d+)?([sbdiqcx]))/g, (whole, kind) => {
-      if (kind === undefined) return '%';
-      const value = values[next++] ?? '';
-      if (whole.length > 2) return UNKNOWN;
-      return kind === 'b' ? withEscapes(value) : kind === 'c' ? value.slice(0, 1) : value;
-    });
-  let text = once();
-  while (next > 0 && next < values.length && text.length < GIVEN_MAX) text += once();
-  return text;
-}
-
-/** `tr`, of plain sets and ranges. */
-function translated(text: string | null, [first = '', second = '']: readonly string[]): string | null {
-  if (text === null) return null;
-  if (/^-d$|^--delete$/.test(first)) {
-    const dropped = new Set(membersOf(second));
-    return [...text].filter((c) => !dropped.has(c)).join('');
-  }
-  if (first.startsWith('-') || second === '') return null;
-  const [from, to] = [membersOf(first), membersOf(second)];
-  const places = new Map(from.map((c, i) => [c, to[Math.min(i, to.length - 1)]!]));
-  return [...text].map((c) => places.get(c) ?? c).join('');
-}
-
-function membersOf(set: string): string[] {
-  return [
-    ...withEscapes(set)
-      .slice(0, 256)
-      .replaceAll(/(\S)-(\S)/g, (_, a: string, b: string) => {
-        const [start, end] = [a.charCodeAt(0), b.charCodeAt(0)];
-        return end < start || end - start > 256
-          ? `${a}-${b}`
-          : Array.from({ length: end - start + 1 }, (_, i) => String.fromCharCode(start + i)).join('');
-      }),
-  ];
-}
-
-/** A call that runs a text or a list of words, up to the quote of its first. */
-const CALL =
-  /\b(?:\w{0,24}(?:system|popen|exec|spawn|run|call|output|shell|bash|command|cmd|sh)\w{0,24}\s{0,8}\(|(?:system|exec|popen|spawn)\s{1,8})\s{0,8}(\[\s{0,8})?[frbu]{0,2}(['"`])/gi;
-const LIST_ITEM = /\s*[frbu]{0,2}(?:'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)")\s*(,|\])?/y;
-const STRINGS: Readonly<Record<string, RegExp>> = {
-  "'": /((?:[^'\\]|\\[\s\S]){0,4096})'/y,
-  '"': /((?:[^"\\]|\\[\s\S]){0,4096})"/y,
-  '`': /((?:[^`\\]|\\[\s\S]){0,4096})`/y,
-};
-const MAY_CALL = /\(|(?:system|exec|popen|spawn)\s/i;
-const CALL_UNITS = 6;
-const STRING_CHARACTERS_MAX = 4_096;
-
-/** Texts that a program in another language has a shell run, by the names of calls that do so. Throws OverBudget. */
-export function readCode(
-  reading: Reading & { runArguments(words: readonly string[]): void },
-  text: string,
-  depth = 0,
-): void {
-  if (!MAY_CALL.test(text)) return;
-  reading.budget.spend(CALL_UNITS * text.length);
-  const calls: { at: number; isList: boolean; mark: string }[] = [];
-  for (const found of text.matchAll(CALL)) {
-    calls.push({ at: found.index + found[0].length, isList: found[1] !== undefined, mark: found[2]! });
-  }
-  for (const { at, isList, mark } of calls) {
-    if (isList) {
-      const words = listAt(text, at - 1);
-      reading.budget.spend(CALL_UNITS * words.length);
-      if (words.length > 0) reading.runArguments(words);
-      continue;
-    }
-    const string = STRINGS[mark]!;
-    string.lastIndex = at;
-    const found = string.exec(text);
-    reading.budget.spend(CALL_UNITS * (found?.[0].length ?? STRING_CHARACTERS_MAX));
-    if (found !== null) readShell(reading, found[1]!.replaceAll(/\\(['"`])/g, '$1'), depth + 1);
-  }
-}
-
-const LIST_ITEMS_MAX = 64;
-
-function listAt(text: string, at: number): string[] {
-  const words: string[] = [];
-  LIST_ITEM.lastIndex = at;
-  for (let found = LIST_ITEM.exec(text); found !== null; found = LIST_ITEM.exec(text)) {
-    words.push(found[1] ?? found[2]!);
-    if (found[3] !== ',' || words.length >= LIST_ITEMS_MAX) break;
-  }
-  return words;
 }

@@ -9,10 +9,11 @@ import { COMMAND_TEXTS_MAX, COMMAND_WORDS_MAX } from '../../common/limits.ts';
 import type { Budget } from '../budget.ts';
 import type { Mistakes } from '../policy-error.ts';
 import { formsOf } from '../texts/text-forms.ts';
-import { type Field, readEntries } from './entries.ts';
+import { alternativesOf, type Field, readEntries } from './entries.ts';
 import { readShell } from './shell-reader.ts';
 import { ShellRun } from './shell-runs.ts';
-import { DIALECTS, type Statement, statementsOf, type Token, tokensOf } from './sql-reader.ts';
+import { isEmpty } from './shell-words.ts';
+import { DIALECTS, type SqlStatement, statementsOf, type Token, tokensOf } from './sql-reader.ts';
 import { isAlwaysTrue } from './sql-truth.ts';
 import { isLike } from './wildcards.ts';
 
@@ -40,7 +41,7 @@ export function checkSql(operand: unknown, at: string, mistakes: Mistakes): void
   const entries = (Array.isArray(operand) ? operand : [operand]) as SqlEntry[];
   for (const [i, { statement, where, action }] of entries.entries()) {
     const place = Array.isArray(operand) ? `${at}/${i}` : at;
-    const verbs = alternativesOf(statement);
+    const verbs = alternativesOf(statement).map(lower);
     for (const verb of verbs)
       if (!STATEMENTS.includes(verb))
         mistakes.add(`${place}/statement`, `must be of ${STATEMENTS.join(', ')}, is "${verb}"`);
@@ -51,8 +52,8 @@ export function checkSql(operand: unknown, at: string, mistakes: Mistakes): void
   }
 }
 
-function alternativesOf(texts: string | readonly string[] | undefined): string[] {
-  return texts === undefined ? [] : [texts].flat().flatMap((text) => text.toLowerCase().split('|'));
+function lower(text: string): string {
+  return text.toLowerCase();
 }
 
 class Entry {
@@ -63,14 +64,14 @@ class Entry {
   readonly isForAll: boolean;
 
   constructor({ statement, object, name, action, where }: SqlEntry) {
-    this.verbs = alternativesOf(statement);
-    this.objects = alternativesOf(object);
-    this.names = alternativesOf(name);
-    this.actions = alternativesOf(action);
+    this.verbs = alternativesOf(statement).map(lower);
+    this.objects = alternativesOf(object).map(lower);
+    this.names = alternativesOf(name).map(lower);
+    this.actions = alternativesOf(action).map(lower);
     this.isForAll = where === 'none';
   }
 
-  fits({ verb, object, name, action, where, isPartial }: Statement, budget: Budget): boolean {
+  fits({ verb, object, name, action, where, isPartial }: SqlStatement, budget: Budget): boolean {
     if (!this.verbs.includes(verb.toLowerCase())) return false;
     if (this.objects.length > 0 && !this.objects.some((glob) => isLike(object.toLowerCase(), glob))) return false;
     if (this.actions.length > 0 && !this.actions.some((glob) => isLike(action.toLowerCase(), glob))) return false;
@@ -176,7 +177,7 @@ export class SqlCondition {
           if (!says) for (const word of given.slice(1)) add(word.texts);
         }
         if (command.input !== null) add(command.input.texts);
-        if (names.length > 0 && command.piped.to > command.piped.from && !names.some((name) => SAYS.has(name))) {
+        if (names.length > 0 && !isEmpty(command.piped) && !names.some((name) => SAYS.has(name))) {
           const said = run.commands[command.piped.to - 1]?.printed;
           if (said != null) words.push(said);
         }

@@ -2,8 +2,8 @@
 // command line (used by sql-condition.ts). By tokens: comments, strings, quoted names, `;`.
 // A statement must begin where one can (the beginning of the text or a line, behind `;`, a bracket, a quote, BEGIN …)
 // and be followed by what may follow it, so that prose ("please drop table reservations for tonight") is none.
-// Invariant: one pass over the text a dialect, then over each statement, which is charged. Dialects differ in what is a comment and where a string
-// ends; a text is read by both kinds (BACKSLASHES), since it is the database that decides.
+// Invariant: one pass over the text a dialect, then over each statement, which is charged. Dialects differ in what is a
+// comment and where a string ends; a text is read by each (DIALECTS), since it is the database that decides.
 
 import type { Budget } from '../budget.ts';
 
@@ -18,7 +18,7 @@ export type Token = {
 };
 
 /** `where`: the tokens of the condition of a DELETE or UPDATE; null: there is none. */
-export type Statement = {
+export type SqlStatement = {
   verb: string;
   /** TABLE, DATABASE, …; of ALTER TABLE what is done: DROP COLUMN, TRUNCATE PARTITION. '': nothing is named. */
   object: string;
@@ -34,8 +34,8 @@ export type Statement = {
  * As MySQL reads: `#` begins a comment, `--` only before a blank, `\` escapes in strings. Without it as the standard
  * has it.
  */
-export type Dialect = 'backslashes' | 'standard';
-export const DIALECTS: readonly Dialect[] = ['backslashes', 'standard'];
+type SqlDialect = 'backslashes' | 'standard';
+export const DIALECTS: readonly SqlDialect[] = ['backslashes', 'standard'];
 
 const WORD = /[\p{L}_@$][\p{L}\p{N}_@$]*/uy;
 const NUMBER = /\d[\w.]*/y;
@@ -46,7 +46,7 @@ const DOLLAR = /\$(?:[A-Za-z_]\w*)?\$/y;
 const CONDITIONAL = /\/\*M?!\d{0,6}/y;
 
 /** Throws nothing; what is not closed goes to the end. */
-export function tokensOf(text: string, dialect: Dialect): Token[] {
+export function tokensOf(text: string, dialect: SqlDialect): Token[] {
   const tokens: Token[] = [];
   const isStandard = dialect === 'standard';
   let isFirstOfLine = true;
@@ -141,8 +141,8 @@ const BEHIND_NAME: ReadonlySet<string> = new Set(
 const VERBS: ReadonlySet<string> = new Set(['DROP', 'TRUNCATE', 'DELETE', 'UPDATE', 'ALTER']);
 
 /** Throws OverBudget: where nothing parts statements, each is read to the end. */
-export function statementsOf(tokens: readonly Token[], budget: Budget): Statement[] {
-  const found: Statement[] = [];
+export function statementsOf(tokens: readonly Token[], budget: Budget): SqlStatement[] {
+  const found: SqlStatement[] = [];
   for (const [i, token] of tokens.entries()) {
     if (token.kind !== 'word' || !VERBS.has(token.word) || !mayBegin(tokens, i)) continue;
     const reader = new StatementReader(tokens, i);
@@ -173,7 +173,7 @@ class StatementReader {
     return this.#at;
   }
 
-  read(): Statement | null {
+  read(): SqlStatement | null {
     const verb = this.#tokens[this.#at++]!.word;
     if (verb === 'DROP') return this.#drop();
     if (verb === 'TRUNCATE') return this.#truncate();
@@ -238,7 +238,7 @@ class StatementReader {
     return token.kind === 'mark' ? !'=<>:-+/!?@#%&'.includes(token.text) : BEHIND_NAME.has(token.word);
   }
 
-  #drop(): Statement | null {
+  #drop(): SqlStatement | null {
     while (this.#takes(...BEFORE_OBJECT));
     const object = this.#token;
     if (object?.kind !== 'word' || !OBJECTS.has(object.word)) return null;
@@ -256,7 +256,7 @@ class StatementReader {
     return name;
   }
 
-  #truncate(): Statement | null {
+  #truncate(): SqlStatement | null {
     const isTable = this.#takes('TABLE');
     this.#ifExists();
     this.#takes('ONLY');
@@ -269,7 +269,7 @@ class StatementReader {
     return this.#ends() ? statement('TRUNCATE', { object: 'TABLE', name }) : null;
   }
 
-  #delete(): Statement | null {
+  #delete(): SqlStatement | null {
     let isPartial = false;
     while (this.#takes('LOW_PRIORITY', 'QUICK', 'IGNORE'));
     if (this.#takes('TOP')) {
@@ -291,7 +291,7 @@ class StatementReader {
     return this.#rows('DELETE', name, isPartial);
   }
 
-  #update(): Statement | null {
+  #update(): SqlStatement | null {
     while (this.#takes('LOW_PRIORITY', 'IGNORE', 'ONLY', 'OR', 'REPLACE', 'ROLLBACK', 'ABORT'));
     const name = this.#names();
     if (name === null) return null;
@@ -301,7 +301,7 @@ class StatementReader {
   }
 
   /** Up to the end of the statement: which rows it is about. */
-  #rows(verb: string, name: string, isPartial: boolean): Statement | null {
+  #rows(verb: string, name: string, isPartial: boolean): SqlStatement | null {
     // An alias, and what may come before WHERE.
     const isSet = verb === 'UPDATE';
     let words = 0;
@@ -341,14 +341,14 @@ class StatementReader {
     return statement(verb, { object: 'TABLE', name, where, isPartial });
   }
 
-  #alter(): Statement | null {
+  #alter(): SqlStatement | null {
     if (!this.#takes('TABLE')) return null;
     this.#ifExists();
     this.#takes('ONLY');
     const name = this.#name();
     if (name === null) return null;
     let open = 0;
-    let best: Statement | null = null;
+    let best: SqlStatement | null = null;
     for (let token = this.#token; token !== undefined && token.text !== ';'; token = this.#token) {
       this.#at++;
       if (token.text === '(') open++;
@@ -358,17 +358,10 @@ class StatementReader {
       if (token.word === 'DROP' || token.word === 'TRUNCATE' || token.word === 'DELETE') {
         if (next?.kind !== 'word' && next?.kind !== 'name') continue;
         const isNamed = next.kind === 'word' && NOT_A_COLUMN.has(next.word);
-        best ??= statement('ALTER', {
-          object: 'TABLE',
-          name,
-          action: `${token.word} ${isNamed ? next.word : 'COLUMN'}`,
-        });
-        if (!isNamed || next.word === 'COLUMN' || next.word === 'PARTITION')
-          best = statement('ALTER', {
-            object: 'TABLE',
-            name,
-            action: `${token.word} ${isNamed ? next.word : 'COLUMN'}`,
-          });
+        const done = isNamed ? next.word : 'COLUMN';
+        // What loses data is what the statement is about, wherever in it that stands.
+        if (best === null || done === 'COLUMN' || done === 'PARTITION')
+          best = statement('ALTER', { object: 'TABLE', name, action: `${token.word} ${done}` });
       }
     }
     return best ?? statement('ALTER', { object: 'TABLE', name });
@@ -395,7 +388,7 @@ const AROUND_ROWS: ReadonlySet<string> = new Set(
 
 function statement(
   verb: string,
-  { object, name, ...rest }: { object: string; name: string } & Partial<Statement>,
-): Statement {
+  { object, name, ...rest }: { object: string; name: string } & Partial<SqlStatement>,
+): SqlStatement {
   return { verb, object, name, action: '', where: null, isPartial: false, ...rest };
 }

@@ -1,5 +1,5 @@
-// Is a WHERE true of every row? (used by sql-condition.ts): `1=1`, `true`, `'a' = 'a'`, `x = x`, `not false`, such behind
-// OR, all of it behind AND, in brackets. What compares with what is stored is not, whatever it comes to.
+// Is a WHERE true of every row? (used by sql-condition.ts): `1=1`, `true`, `'a' = 'a'`, `x = x`, `not false`, such
+// behind OR, all of it behind AND, in brackets. What compares with what is stored is not, whatever it comes to.
 // Invariant: each step is charged, and recursion is bounded by NESTING_MAX; what is beyond is taken for true.
 import type { Budget } from '../budget.ts';
 import type { Token } from './sql-reader.ts';

@@ -1,6 +1,6 @@
 // Small globs over words of commands: `*` any characters, `?` one (used by shell-condition.ts and sql-condition.ts).
 // Invariant: time is at most the product of both lengths, and texts that may themselves be anything in places are cut.
-import { UNKNOWN } from './shell-reader.ts';
+import { UNKNOWN } from './shell-expansions.ts';
 
 /** Longer words are no names of commands or files. */
 const UNSURE_CHARACTERS_MAX = 256;
