@@ -1,6 +1,6 @@
 // Reads a text as a shell does, without running it: commands, pipes, groups, loops, functions, assignments,
-// redirections, here-documents. Between the condition `shell` (shell-condition.ts) and the table of commands that run others
-// (shell-runs.ts); words are read by shell-word-reader.ts.
+// redirections, here-documents. Between the condition `shell` (shell-condition.ts) and the table of commands that run
+// others (shell-runs.ts); words are read by shell-word-reader.ts.
 // Each simple command is given to `run` in the order in which a shell would come to it, its words expanded as far as
 // the text itself says: variables that it sets, braces, $'…', and what `echo`, `printf` and the like print.
 // Invariant: one pass over each text, no matter what is in it; nothing throws but OverBudget, for depth or breadth
