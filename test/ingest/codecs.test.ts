@@ -260,6 +260,43 @@ t.test('an expression that errors is a match by both codecs, whatever else the r
   }
 });
 
+t.test('conditions on commands and SQL hold by both codecs for the same spellings', async (t) => {
+  const block = (conditions: object) => ({ type: 'block_action', conditions, actions: ['block'] });
+  const rules = ruleSet(
+    policiesOf([
+      block({ arguments: { shell: [{ command: 'rm', flags: ['r'] }, { redirect_to: '/dev/sd*' }] } }),
+      block({ text: { sql: [{ statement: 'drop' }, { statement: 'delete', where: 'none' }] } }),
+    ]),
+  )!;
+  const shell = fc.array(
+    fc.constantFrom('rm ', 'r\\m ', 'r""m ', '-r ', '-fr ', '/ ', 'ls ', '; ', '| ', '$(', ') ', '>/dev/sda '),
+    {
+      maxLength: 6,
+    },
+  );
+  const sql = fc.array(
+    fc.constantFrom('DROP ', 'drop/**/', 'TABLE ', 'DELETE FROM ', 't ', 'WHERE ', '1=1 ', 'id=1 ', "'", ';', '-- x\n'),
+    { maxLength: 6 },
+  );
+  const spelling = fc.tuple(shell, sql).map(([a, b]) => ({ arguments: { command: a.join('') }, text: b.join('') }));
+  const codec = new WasmCodec();
+  const counts = { allowed: 0, blocked: 0, wasm: 0 };
+  await fc.assert(
+    fc.asyncProperty(spelling, style, async (payload, how) => {
+      const body = Buffer.from(written({ type: 'tool_call', payload }, how));
+      const decoded = codec.decode(requestOf(body, 'one'), optionsOf(rules));
+      if (decoded !== undefined) counts.wasm++;
+      decoded?.release();
+      const expected = told(await take(rules, body, 'one', JSON_CODEC));
+      t.strictSame(told(await take(rules, body, 'one', CODECS)), expected);
+      counts[/"outcome":"(allowed|blocked)"/.exec(expected.answer)![1] as 'allowed']++;
+    }),
+    { numRuns: Math.max(150, runs(300)), seed: SEED },
+  );
+  t.comment(JSON.stringify(counts));
+  for (const [name, count] of Object.entries(counts)) t.ok(count > 5, `${name} ${count}`);
+});
+
 t.test('both codecs answer, record and refuse the same', async (t) => {
   const clock = Date.now;
   Date.now = () => NOW;
