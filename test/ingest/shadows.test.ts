@@ -86,6 +86,38 @@ t.test(
   },
 );
 
+t.test('a shadow with conditions on commands or SQL says by both codecs what it would have done', async (t) => {
+  const block = (conditions: object) => ({ type: 'block_action', conditions, actions: ['block'] });
+  const trying = shadowsOf(
+    [
+      [
+        block({ arguments: { shell: { command: 'rm', flags: ['r', 'f'] } } }),
+        block({ arguments: { sql: { statement: 'drop' } } }),
+      ],
+      [null, null],
+    ],
+    [],
+  );
+  const rules = (await prepared(trying))!;
+  for (const [text, ...expected] of [
+    ['cd / && sudo r""m -r -f x', 'blocked', 'not_matched'],
+    ['DROP/**/TABLE users', 'not_matched', 'blocked'],
+    ['echo rm -rf x, and how to drop a table', 'not_matched', 'not_matched'],
+  ] as const) {
+    const bytes = Buffer.from(JSON.stringify({ type: 'tool_call', payload: { tool: 'x', arguments: { text } } }));
+    for (const codecs of [JSON_CODEC, CODECS]) {
+      const seen = await take(rules, bytes, 'one', codecs);
+      const would = (id: string) => saidOf(seen)[0]!.find(({ policy_id }) => policy_id === id)?.would ?? 'not_matched';
+      t.same(
+        trying.map(({ id }) => would(id)),
+        expected,
+        text,
+      );
+      t.match(seen.answer, /"outcome":"allowed"/);
+    }
+  }
+});
+
 type Body = { bytes: Buffer; shape: 'one' | 'many' };
 
 /** A shadow matches where the same policy does that is in force, with the one that it copies taken out. */

@@ -222,3 +222,23 @@ t.test('a rate limit takes no place for what others block, and none for what was
   t.equal(next({ tool: 'x' }, 62_000), 'allowed');
   t.end();
 });
+
+t.test('conditions on commands and SQL say of what is stored what they say of what comes', async (t) => {
+  const shell = policy('block_action', { arguments: { shell: { command: 'rm', flags: ['r', 'f'] } } });
+  const sql = policy('require_approval', { arguments: { sql: { statement: 'delete', where: 'none' } } });
+  const email = policy('data_filter', { detectors: ['email'], redact: true }, ['log']);
+  const next = (tried: Policy, text: string) => {
+    const view = event('tool_call', { arguments: { text } });
+    const { now, matched, why } = new PolicyReplay({ tried, replaces: null, inForce: null }).next(
+      storedOf(view, decisionOn([email], view, 'judged')),
+      AGENT,
+    );
+    t.ok(now === 'unknown' || now === decisionOn([email, tried], view, 'judged').outcome, text);
+    return [now, matched, why];
+  };
+  t.same(next(shell, 'cd / && sudo r""m -r -f x'), ['blocked', true, undefined]);
+  t.same(next(shell, 'echo rm -rf x'), ['allowed', false, undefined]);
+  t.same(next(sql, 'DELETE/**/FROM users'), ['pending', true, undefined]);
+  t.same(next(sql, 'DELETE FROM users WHERE id = 7'), ['allowed', false, undefined]);
+  t.same(next(shell, 'mail zoe@example.com; rm -rf x'), ['unknown', null, 'redacted_condition']);
+});
