@@ -1,6 +1,7 @@
 // Reads words as a shell does: quotes, `$name`, `${…}`, `$(…)`, backquotes, `$((…))`, `<(…)`, braces; each word with
-// the values that the text itself gives it. Holds the place in the text; between shell-reader.ts, which reads commands, and
-// shell-expansions.ts, which says what expansions come to. Commands inside of words are read by what it was given.
+// the values that the text itself gives it. Holds the place in the text; between shell-reader.ts, which reads
+// commands, and shell-expansions.ts, which says what expansions come to. Commands inside of words are read by what it
+// was given.
 // Invariant: every step moves on in the text or ends; nothing throws but OverBudget. A quote that is not closed opens
 // nothing: what is behind it is read as words, and as a text of its own.
 import { SHELL_DEPTH_MAX, SHELL_WORD_FORMS_MAX } from '../../common/limits.ts';
