@@ -193,7 +193,9 @@ class ShellReader {
         continue;
       }
       const found = words.split();
-      const keyword = isFirst && !isAssigned && found.length === 1 && found[0]!.isBare ? found[0]!.texts[0]! : '';
+      // Behind an assignment or a redirection no word is a keyword.
+      const mayOpen = isFirst && !isAssigned && draft.redirects.length === 0;
+      const keyword = mayOpen && found.length === 1 && found[0]!.isBare ? found[0]!.texts[0]! : '';
       if (GOES_ON.has(keyword)) {
         if (keyword !== '!') this.#part(frame);
         continue;
