@@ -21,12 +21,13 @@ export type InnerText = { readonly value: Json | undefined; readonly isExact: bo
 
 export const NOT_READABLE: InnerText = { value: undefined, isExact: false };
 
-const BEGINS = '{["\'`/';
+const BEGINS = '{["\'`/#';
 /** Behind an opening brace: a key that is no string, as literals of either language have them. */
-const KEY = /-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,99}/uy;
+const KEY = /-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,999}/uy;
 const OTHER_KEY = /\.\.\.|\[/y;
 /** Behind an opening bracket: an item that is no string, or none. */
-const ITEM = /(?=,)|-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b/y;
+const ITEM = /(?=,)|-?\d[\w.+-]{0,999}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b/y;
+const TOKEN_CHARACTERS_MAX = 1_000;
 const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
 /** Of a string in a string, and so on, with blanks that may be escaped. */
 const QUOTES = /(?:[\s"']|\\+[bfnrtv0]?)*/y;
@@ -46,7 +47,7 @@ const STAR = 0x2a;
 /** undefined: it is a text and nothing else. */
 export function innerText(text: string): InnerText | undefined {
   if (!mayHoldJson(text)) return undefined;
-  const start = gapEnd(text, 0);
+  const start = gapEnd(text, 0, '#');
   switch (text[start]) {
     case '{':
     case '[':
@@ -86,11 +87,15 @@ function readQuoted(text: string, start: number): InnerText | undefined {
   const exact = text[start] === '"' ? exactValue(text) : undefined;
   if (exact !== undefined) return { value: exact, isExact: true };
   const from = matchEnd(text, QUOTES, start);
-  // Without what escapes: it may be any character of the text inside.
-  if (!OPENS.test(text[from] ?? '') || !beginsLikeJson(text.slice(from).replaceAll('\\', ''))) return undefined;
+  if (!OPENS.test(text[from] ?? '') || !beginsLikeJson(unescaped(text.slice(from)))) return undefined;
   const string = readString(text, start);
   if (string === undefined || gapEnd(text, string.end) < text.length) return NOT_READABLE;
   return { value: string.text, isExact: false };
+}
+
+/** Of the text inside of a string, well enough to see how it begins: blanks that are escaped, and other characters. */
+function unescaped(text: string): string {
+  return text.replaceAll(/\\+[bfnrtv0]/g, ' ').replaceAll('\\', '');
 }
 
 /** What the first block holds, where that begins like JSON. */
@@ -109,7 +114,7 @@ function beginsLikeJson(text: string, start = 0): boolean {
   for (let depth = 0; depth <= JSON_DEPTH_MAX; depth++) {
     const open = text[at];
     if (open !== '{' && open !== '[') return false;
-    at = gapEnd(text, at + 1);
+    at = gapEnd(text, at + 1, '#');
     if (STRING.test(text[at] ?? '')) return isStringOfJson(text, open, at);
     if (open === '{') return isFollowed(text, KEY, at, ':') || matchEnd(text, OTHER_KEY, at) > 0;
     if (isFollowed(text, ITEM, at, ',') || isFollowed(text, ITEM, at, undefined)) return true;
@@ -123,9 +128,13 @@ function matchEnd(text: string, form: RegExp, at: number): number {
   return form.test(text) ? form.lastIndex : 0;
 }
 
-/** Does a form take something there, and behind a gap follows that? `next` undefined: the end of the text. */
+/**
+ * Does a form take something there, and behind a gap follows that? `next` undefined: the end of the text. A token that
+ * goes on for longer than a form looks is no word of prose.
+ */
 function isFollowed(text: string, form: RegExp, at: number, next: string | undefined): boolean {
   const end = matchEnd(text, form, at);
+  if (end - at >= TOKEN_CHARACTERS_MAX) return true;
   return end > 0 && text[gapEnd(text, end)] === next;
 }
 

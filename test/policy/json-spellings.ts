@@ -21,6 +21,8 @@ export const SPELLINGS: [name: string, spell: (members: string) => string, isRea
   ['single quotes', (members) => `{${members.replaceAll('"', "'")}}`, true],
   ['literals of Python', (members) => `{${members}, 'x': None, "y": (True, {1, 2}), u'z': False}`, true],
   ['keys without quotes', (members) => `{${members.replace(/^"(\w+)"/, '$1')}}`, true],
+  ['a long name first', (members) => `{${'n'.repeat(2_000)}: 1, ${members}}`, true],
+  ['a long number first', (members) => `[${'1'.repeat(2_000)}, {${members}}]`, true],
   ['undefined', (members) => `{${members},"x":undefined}`, true],
   ['raw control characters', (members) => `{${members},"x":"a\nb\u0001c\td"}`, true],
   ['escapes of JavaScript', (members) => `{${members},"x":"\\x41\\u{1f600}\\\nb"}`, true],
@@ -55,7 +57,9 @@ const context = createContext({}, { codeGeneration: { strings: false, wasm: fals
 export function isMoreByJavaScript(text: string): boolean {
   if (/[()=`+]|\.\.\./.test(text)) return false;
   try {
-    return isMore(runInContext(`(${text.replace(/^\ufeff/, '')}\n)`, context, { timeout: 100 }));
+    // In a list of its own: a comma between two would make the last of them the value.
+    const read = runInContext(`[${text.replace(/^\ufeff/, '')}\n]`, context, { timeout: 100 }) as unknown[];
+    return read.length === 1 && isMore(read[0]);
   } catch {
     return false;
   }

@@ -191,13 +191,13 @@ function word(p: usize): usize {
   if ((c | 0x20) - 0x61 > 25 && mayHoldJson(p)) flags |= F_FORMS;
 }
 
-/** A bracket, a quote or a comment, behind blanks. What is beyond ASCII, or escaped as \u, is noted elsewhere. */
+/** A bracket, a quote or a comment of either kind, behind blanks. What is beyond ASCII, or escaped as \u, is noted elsewhere. */
 function mayHoldJson(p: usize): bool {
   while (true) {
     const c = at(p);
     if (c == 0x20) { p++; continue; }
     if (c == 0x2f) return at(p + 1) == 0x2f || at(p + 1) == 0x2a;
-    if (c != BACKSLASH) return c == OBJECT || c == ARRAY || c == 0x27 || c == 0x60;
+    if (c != BACKSLASH) return c == OBJECT || c == ARRAY || c == 0x27 || c == 0x60 || c == 0x23;
     const escaped = at(p + 1); // n, r, t
     if (escaped != 0x6e && escaped != 0x72 && escaped != 0x74) return escaped != BACKSLASH;
     p += 2;
