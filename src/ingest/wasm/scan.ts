@@ -191,7 +191,10 @@ function word(p: usize): usize {
   if ((c | 0x20) - 0x61 > 25 && mayHoldJson(p)) flags |= F_FORMS;
 }
 
-/** A bracket, a quote or a comment of either kind, behind blanks. What is beyond ASCII, or escaped as \u, is noted elsewhere. */
+/**
+ * A bracket, a quote or a comment of either kind, behind blanks. What is beyond ASCII, or escaped as \u, is noted
+ * elsewhere.
+ */
 function mayHoldJson(p: usize): bool {
   while (true) {
     const c = at(p);
