@@ -5,8 +5,7 @@
 // Failure: where Gatehouse cannot be asked in time, or refuses, the verdict is a reason against (unless the client
 // was made with `onUnavailable: 'allow'`, and then for a service that is away alone).
 import PQueue from 'p-queue';
-import { ApiError, type Gatehouse } from '../../clients/typescript/src/index.ts';
-import { JsonText } from './exact-fetch.ts';
+import { ApiError, type Gatehouse, JsonText } from '../../clients/typescript/src/index.ts';
 import { membersOf, stringAt } from './json-text.ts';
 import { hashOfTool, type Standing, type ToolPins } from './pins.ts';
 

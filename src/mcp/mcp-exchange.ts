@@ -5,8 +5,9 @@
 // gets its answer on the same terms. A message goes on as the text that came, but for what is taken out or redacted.
 // An answer to nothing that was asked goes no further. What asks for an answer gets one.
 // Failure: a denial is a result that says so: models read it, where protocol errors end a run.
+
 import { randomUUID } from 'node:crypto';
-import { JsonText } from './exact-fetch.ts';
+import { JsonText } from '../../clients/typescript/src/index.ts';
 import type { CalledTool, Governor } from './governor.ts';
 import { itemsOf, type Member, membersOf, objectOf, spliced, stringAt, textAt } from './json-text.ts';
 import {
