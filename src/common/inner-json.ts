@@ -24,7 +24,8 @@ export const NOT_READABLE: InnerText = { value: undefined, isExact: false };
 const BEGINS = '{["\'`/#';
 /** Behind an opening brace: a key that is no string, as literals of either language have them. */
 const KEY = /-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,999}/uy;
-const OTHER_KEY = /\.\.\.|\[/y;
+/** A mark of redaction is none. */
+const OTHER_KEY = /\.\.\.|\[(?!redacted:)/y;
 /** Behind an opening bracket: an item that is no string, or none. */
 const ITEM = /(?=,)|-?\d[\w.+-]{0,999}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b/y;
 const TOKEN_CHARACTERS_MAX = 1_000;

@@ -26,6 +26,7 @@ const PROSE = [
   '`amount` is 5000',
   '```sh\namount 5000\n```',
   '(amount, 5000)',
+  '{\n[redacted:email], 5000',
   '# Amount\n\n[1] is 5000',
   '{\\bf amount} 5000',
   '[ "$amount" = "5000" ] && exit 1',
