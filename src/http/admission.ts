@@ -85,9 +85,8 @@ export class Admission {
     const params: string[] = [];
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
     const rawQuery = req.getQuery() ?? '';
-    const body = this.#beginBody(entry, exchange, head);
+    const reader = this.#beginBody(entry, exchange, head);
     const { callers, browsers, authenticator } = this.#parts;
-    const reader = body;
     const request = new Request({ entry, exchange, head, params, rawQuery, reader, callers, browsers, authenticator });
     return head.isChunked ? this.#serveChunked(request) : this.#serve(request);
   }

@@ -392,8 +392,9 @@ function holdsNumber(items: readonly unknown[], budget: Budget): boolean {
 }
 
 function overText(test: TextTest, withKeys: boolean): Predicate {
+  const search: TextSearch = { test, withKeys, unjudged: false };
   return (value, budget) => {
-    const search: TextSearch = { test, withKeys, unjudged: false };
+    search.unjudged = false;
     return findText(value, search, budget, null) || search.unjudged;
   };
 }

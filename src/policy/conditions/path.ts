@@ -124,16 +124,24 @@ function follow(value: unknown, path: Path, at: number, how: Following, level: n
   if (typeof value !== 'object' || value === null) return false;
   if (Array.isArray(value)) return followItems(value, path, at, how, level);
   const segment = path.segments[at]!;
-  if (Object.hasOwn(value, segment) && member(segment)) return true;
-  for (const key of otherKeys(value, path, at)) if (member(key)) return true;
+  const members = value as Record<string, unknown>;
+  if (Object.hasOwn(value, segment) && followMember(members, segment, path, at, how, level)) return true;
+  for (const key of otherKeys(value, path, at)) if (followMember(members, key, path, at, how, level)) return true;
   return false;
+}
 
-  function member(key: string): boolean {
-    how.trail?.push(key);
-    if (follow((value as Record<string, unknown>)[key], path, at + 1, how, level)) return true;
-    how.trail?.pop();
-    return false;
-  }
+function followMember(
+  members: Record<string, unknown>,
+  key: string,
+  path: Path,
+  at: number,
+  how: Following,
+  level: number,
+): boolean {
+  how.trail?.push(key);
+  if (follow(members[key], path, at + 1, how, level)) return true;
+  how.trail?.pop();
+  return false;
 }
 
 const NO_KEYS: readonly string[] = [];
@@ -148,7 +156,7 @@ export function otherKeys(value: object, { segments, folded }: Path, at: number)
     known = foldedKeysOf(value);
     foldedKeys.set(value, known);
   }
-  return known === NONE ? NO_KEYS : (known.get(folded[at]!)?.filter((key) => key !== segments[at]) ?? NO_KEYS);
+  return known.get(folded[at]!)?.filter((key) => key !== segments[at]) ?? NO_KEYS;
 }
 
 function foldedKeysOf(value: object): ReadonlyMap<string, string[]> {

@@ -163,11 +163,7 @@ class Copy {
       const key = this.#string(scope, KEY, keys);
       this.#skipSpace();
       this.#at++; // the colon
-      const below = isSettled(scope)
-        ? scope
-        : this.#step(scope, (path, at) =>
-            path.segments[at] === key || path.folded[at] === foldedText(key) ? at + 1 : -1,
-          );
+      const below = isSettled(scope) ? scope : this.#below(scope, foldedText(key));
       const name = members === null ? undefined : nameBeside(members, key);
       this.#value(below, { key, name, value: members?.[key] ?? null, found: spread?.get(key) ?? NO_SPANS });
     }
@@ -221,6 +217,11 @@ class Copy {
     this.#skipSpace();
     if (this.#text.charCodeAt(this.#at) === COMMA) this.#at++;
     this.#skipSpace();
+  }
+
+  /** Into the member of a key; one that is written as a path has it is folded to the same. */
+  #below(scope: Scope, folded: string): Scope {
+    return this.#step(scope, (path, at) => (path.folded[at] === folded ? at + 1 : -1));
   }
 
   /** One level deeper; `next` says how far a path is then, -1 for off it. */

@@ -2,7 +2,6 @@
 // (used by operators on text and by data filters; what is beyond ASCII is a space once it is folded, folded.ts).
 // Expressions and schemas are exact and do not come here.
 
-const OTHER_BLANK = /[\t-\r]/;
 const OTHER_BLANKS = /[\t-\r]/g;
 /** What a space is no character of its own in: quoted stretches, escapes, classes. */
 const TOKEN = /\\Q[\s\S]*?(?:\\E|$)|\\[\s\S]|\[\^?\]?(?:\\[\s\S]|\[:\^?[a-z]+:\]|[^\]\\])*\]| /g;
@@ -16,7 +15,7 @@ export function patternOfBlanks(source: string): string {
   });
 }
 
-/** A text with a space for each blank; itself where it has no others. */
+/** A text with a space for each blank. */
 export function withSpaces(text: string): string {
-  return OTHER_BLANK.test(text) ? text.replace(OTHER_BLANKS, ' ') : text;
+  return text.replace(OTHER_BLANKS, ' ');
 }
