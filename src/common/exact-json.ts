@@ -86,12 +86,13 @@ function withNumbers(value: unknown): unknown {
   return value;
 }
 
-/** Index of the quote that closes the string opened at `open`. */
+/** Index of the quote that closes the string opened at `open`, of the same kind; the text's length: none does. */
 export function stringEnd(text: string, open: number): number {
+  const quote = text.charCodeAt(open);
   for (let i = open + 1; i < text.length; i++) {
     const unit = text.charCodeAt(i);
     if (unit === BACKSLASH) i++;
-    else if (unit === QUOTE) return i;
+    else if (unit === quote) return i;
   }
   return text.length;
 }

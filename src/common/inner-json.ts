@@ -21,7 +21,7 @@ export type InnerText = { readonly value: Json | undefined; readonly isExact: bo
 
 export const NOT_READABLE: InnerText = { value: undefined, isExact: false };
 
-const BEGINS = '{["\'`/#';
+const BEGINS = '{["\'`#';
 /** Behind an opening brace: a key that is no string, as literals of either language have them. */
 const KEY = /-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,999}/uy;
 /** A mark of redaction is none. */
@@ -38,12 +38,9 @@ const FENCE = /```[^\n`]{0,100}\n/y;
 /** By its first characters: of most strings nothing more has to be asked. */
 export function mayHoldJson(text: string): boolean {
   const first = text.charCodeAt(0);
-  if (first === SLASH) return text.charCodeAt(1) === SLASH || text.charCodeAt(1) === STAR;
+  if (text[0] === '/') return text[1] === '/' || text[1] === '*';
   return first <= 0x20 || first >= 0x7f || BEGINS.includes(text[0]!);
 }
-
-const SLASH = 0x2f;
-const STAR = 0x2a;
 
 /** undefined: it is a text and nothing else. */
 export function innerText(text: string): InnerText | undefined {
@@ -110,8 +107,8 @@ function readFenced(text: string, start: number): InnerText | undefined {
 }
 
 /** Does it open an object or array, with a first key or item that shows what it is? */
-function beginsLikeJson(text: string, start = 0): boolean {
-  let at = start;
+function beginsLikeJson(text: string): boolean {
+  let at = 0;
   for (let depth = 0; depth <= JSON_DEPTH_MAX; depth++) {
     const open = text[at];
     if (open !== '{' && open !== '[') return false;
@@ -148,19 +145,9 @@ const STRING = /["'\\]/;
  */
 function isStringOfJson(text: string, open: string, at: number): boolean {
   if (text[at] === '\\') return STRING.test(text[at + 1] ?? '');
-  const end = closingQuote(text, at);
-  const next = end < 0 ? undefined : text[gapEnd(text, end)];
+  const next = text[gapEnd(text, stringEnd(text, at) + 1)];
   if (next === undefined || next === ',') return true;
   return open === '{' ? next === ':' || next === '}' : next === ']' && text[at - 1] === open;
-}
-
-/** Behind the quote that closes the string opened at `open`; -1: none does. */
-function closingQuote(text: string, open: number): number {
-  for (let i = open + 1; i < text.length; i++) {
-    if (text[i] === '\\') i++;
-    else if (text[i] === text[open]) return i + 1;
-  }
-  return -1;
 }
 
 function closes(text: string): boolean {

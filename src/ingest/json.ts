@@ -9,6 +9,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { Json } from '../../schemas/common.ts';
 import { ServiceError } from '../common/errors.ts';
+import { countKeys } from '../common/inner-json.ts';
 import { faultInWords, findJsonFault, type JsonFault } from '../common/json-fault.ts';
 import { JSON_DEPTH_MAX } from '../common/limits.ts';
 import { jsonPointer } from '../common/validation.ts';
@@ -48,25 +49,8 @@ export function parseMarked(bytes: Buffer, shape: Shape, parse: Parse = JSON.par
   } catch (cause) {
     throw malformed(bytes, shape, cause);
   }
-  if (countKeys(value) !== scan.keys) throw malformed(bytes, shape);
+  if (countKeys(value, JSON_DEPTH_MAX) !== scan.keys) throw malformed(bytes, shape);
   return { value, text, payloads: scan.payloads };
-}
-
-/** Keys of all objects inside a parsed value. Depth is bounded by the scan that went before. */
-function countKeys(value: Json): number {
-  if (typeof value !== 'object' || value === null) return 0;
-  let count = 0;
-  if (Array.isArray(value)) {
-    for (const item of value) if (typeof item === 'object') count += countKeys(item);
-    return count;
-  }
-  // JSON.parse makes own properties only, `__proto__` among them, so for-in would be right but for the prototype chain.
-  for (const key of Object.keys(value)) {
-    count++;
-    const item = value[key];
-    if (typeof item === 'object') count += countKeys(item!);
-  }
-  return count;
 }
 
 /**

@@ -5,12 +5,12 @@
 // depth costs no stack.
 // Failure: SyntaxError of JSON.parse for what is no JSON.
 import { stringEnd } from '../common/exact-json.ts';
+import { applied, type TextEdit } from '../common/text-edits.ts';
 
 /** Of a value in a text: `end` is behind it. */
 type TextSpan = { start: number; end: number };
 /** `from`: where its key begins. */
 export type Member = TextSpan & { key: string; from: number };
-type Edit = TextSpan & { text: string };
 
 const BLANK = /[ \t\r\n]/;
 
@@ -25,7 +25,7 @@ export function stringOf(text: string): string {
 /** The text where each object has a key once: of several the last, as JSON.parse reads it. */
 export function withoutRepeatedKeys(text: string): string {
   JSON.parse(text);
-  const cuts: Edit[] = [];
+  const cuts: TextEdit[] = [];
   const open: (Map<string, TextSpan> | undefined)[] = [];
   let at: { key: string; start: number } | undefined;
   const waiting: (typeof at)[] = [];
@@ -58,7 +58,7 @@ export function withoutRepeatedKeys(text: string): string {
 }
 
 /** Those that lie in no other. */
-function withoutInner(edits: readonly Edit[]): Edit[] {
+function withoutInner(edits: readonly TextEdit[]): TextEdit[] {
   let end = -1;
   return [...edits]
     .sort((a, b) => a.start - b.start || b.end - a.end)
@@ -70,14 +70,11 @@ function withoutInner(edits: readonly Edit[]): Edit[] {
 }
 
 /** `edits` do not overlap. */
-export function spliced(text: string, edits: readonly Edit[]): string {
-  let from = 0;
-  const parts: string[] = [];
-  for (const edit of [...edits].sort((a, b) => a.start - b.start)) {
-    parts.push(text.slice(from, edit.start), edit.text);
-    from = edit.end;
-  }
-  return parts.join('') + text.slice(from);
+export function spliced(text: string, edits: readonly TextEdit[]): string {
+  return applied(
+    text,
+    [...edits].sort((a, b) => a.start - b.start),
+  );
 }
 
 export function textAt(text: string, { start, end }: TextSpan): string {

@@ -1,23 +1,8 @@
-// Replaces stretches of a text, and finds in the raw text of a JSON string what was found in the decoded one (used by
-// redact-payload.ts). Invariant: no escape is cut.
-import type { Span } from '../detectors/detector-search.ts';
-
-/** What is put in place of a stretch of a text. */
-export type TextEdit = Span & { text: string };
+// Finds in the raw text of a JSON string what was found in the decoded one (used by redact-payload.ts). Invariant: no
+// escape is cut.
+import type { TextEdit } from '../../common/text-edits.ts';
 
 const BACKSLASH = 0x5c;
-
-/** `edits` are in order and do not overlap. */
-export function applied(text: string, edits: readonly TextEdit[]): string {
-  const parts: string[] = [];
-  let from = 0;
-  for (const { start, end, text: put } of edits) {
-    parts.push(text.slice(from, start), put);
-    from = end;
-  }
-  parts.push(text.slice(from));
-  return parts.join('');
-}
 
 /** For each code unit of the decoded string, and for its end: where it starts in the raw one. */
 export function placesIn(raw: string): Int32Array {

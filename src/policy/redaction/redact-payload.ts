@@ -13,6 +13,7 @@
 import type { Json } from '../../../schemas/common.ts';
 import { exactJson } from '../../common/exact-json.ts';
 import { exactNumber } from '../../common/exact-number.ts';
+import { applied, type TextEdit } from '../../common/text-edits.ts';
 import { Budget, OverBudget, redactUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
@@ -20,7 +21,7 @@ import { NUMBER_DIGITS } from '../detectors/detectors.ts';
 import { nameBefore, nameBeside, wholeDigits } from '../text-search/walk.ts';
 import { foldedText } from '../texts/folded.ts';
 import { formsOf, innerAt } from '../texts/text-forms.ts';
-import { applied, decodedEnd, decodedStart, inRaw, placesIn, type TextEdit } from './raw-string.ts';
+import { decodedEnd, decodedStart, inRaw, placesIn } from './raw-string.ts';
 import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace, UNREADABLE_NAME } from './redaction.ts';
 
 /** `payload`: what the text was parsed to. */
