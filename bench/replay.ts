@@ -21,7 +21,10 @@ export type RecordedEvent = {
 };
 type Line = { agent: string; framework: string; type: string; trace_id: string; timestamp: string };
 
-/** What the policies of the demo are, and how many events of the recorded runs each must match. */
+/**
+ * What the policies of the demo are, and how many events of the recorded runs each must match. Three events hold text
+ * that begins like JSON and cannot be read: every filter that looks there matches them (`not_json`).
+ */
 export const POLICIES: { name: string; type: string; conditions: object; matches: number }[] = [
   {
     name: 'payment to the attacker',
@@ -49,7 +52,7 @@ export const POLICIES: { name: string; type: string; conditions: object; matches
     },
     matches: 27,
   },
-  { name: 'injection marker', type: 'data_filter', conditions: { patterns: ['<INFORMATION>'] }, matches: 195 },
+  { name: 'injection marker', type: 'data_filter', conditions: { patterns: ['<INFORMATION>'] }, matches: 198 },
   {
     name: 'e-mail address in an answer',
     type: 'block_action',
@@ -73,7 +76,7 @@ export const POLICIES: { name: string; type: string; conditions: object; matches
       fields: ['payload.result'],
       patterns: ['(?:credit_card|gift_card|certificate)_[0-9]{7}'],
     },
-    matches: 337,
+    matches: 339,
   },
   {
     name: 'long completions',

@@ -89,8 +89,7 @@ t.test('rows that an older process stores meanwhile are rebuilt by the last pass
   const running = rebuild.look();
   while (((await rebuildState(clickhouse))?.worded.length ?? 0) < 2) await new Promise((r) => setTimeout(r, 50));
   const late = makeEvents(14).map((event) => ({ ...event, id: mintId('event', Date.now()), received_at: Date.now() }));
-  for (const event of late)
-    await clickhouse.insertBinary('events', EVENT_ROW_COLUMNS.join(', '), [encodeRow(event)], randomUUID());
+  await clickhouse.insertBinary('events', EVENT_ROW_COLUMNS.join(', '), late.map(encodeRow), randomUUID());
   const now = plainEvent({
     account_id: account,
     agent_id: agents[0]!,
