@@ -123,6 +123,21 @@ onEach(
   },
 );
 
+onEach('T1: nothing is executed behind a request for an upgrade with bytes of another protocol', async (t, on) => {
+  const { port, paths, opened } = await startWhole(t, on);
+  const wrong: string[] = [];
+  const others = paths.filter((path) => !/^\/(open|fail)\b/.test(path));
+  const cases = others.flatMap((path) => VERBS.map((verb) => ({ path, verb })));
+  await each(cases, async ({ path, verb }) => {
+    const upgrade = 'Connection: upgrade\r\nUpgrade: websocket\r\n';
+    const head = `${verb} ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${KEYS.write}\r\n${upgrade}\r\n`;
+    const { text, closed } = await said(port, [`${head}0\r\nA:`, get('/open')], 20_000);
+    if (!closed || text.includes('"open"')) wrong.push(`${verb} ${path}: ${text.slice(0, 40)}`);
+  });
+  t.same(wrong, [], `${cases.length} cases`);
+  t.equal(await opened(), 0, 'nothing behind them was executed');
+});
+
 t.test('the strict reader of this test sees what is there', async (t) => {
   const inner = get('/open', { headers: 'X-Request-Id: r1-inner\r\n' });
   const outer = (headers: string, body: string) =>

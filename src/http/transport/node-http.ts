@@ -131,6 +131,12 @@ export class NodeTransport implements Transport {
       return;
     }
     if (req.headers['transfer-encoding'] !== undefined) connection.last(); // admission.ts closes behind every such body
+    if (req.headers.upgrade !== undefined) {
+      // Nothing is upgraded here; but Node.js drops what came in the same packet behind such a request, and would take
+      // what comes later for the next one.
+      connection.last();
+      res.shouldKeepAlive = false;
+    }
     const method = req.method ?? '';
     const [path, query] = targetOf(req.url ?? '');
     const found = this.#routers.get(method)?.find(path) ?? this.#others.find(path);
