@@ -193,7 +193,7 @@ function wrapped(random: Random, { text, isSimple }: Line): Line {
     `x=${word}; bash -c "$x"`,
     `echo ${Buffer.from(text).toString('base64')} | base64 -d | sh`,
     `eval "$(echo ${Buffer.from(text).toString('base64')} | base64 --decode)"`,
-    `bash <<'EOT'\n${text}\nEOT\n`,
+    hereDocument('bash', text),
     `xargs -I{} sh -c ${word}`,
     `find / -exec sh -c ${word} \\;`,
     `trap ${word} EXIT`,
@@ -202,6 +202,13 @@ function wrapped(random: Random, { text, isSimple }: Line): Line {
     text: made,
     isSimple: !/[;|<]/.test(made.slice(0, 4)) && !/^(?:x=|eval|printf|echo|trap|bash <<)/.test(made),
   };
+}
+
+/** One that ends behind the text, whatever documents are in it. */
+function hereDocument(command: string, text: string): string {
+  let end = 'EOT';
+  while (text.includes(end)) end += 'T';
+  return `${command} <<'${end}'\n${text}\n${end}\n`;
 }
 
 const VARIABLES: readonly ((random: Random) => string)[] = [
@@ -331,7 +338,7 @@ export function sqlSpelling(random: Random): string {
     case 1:
       return `mysql -u root -e ${quotedFor(random, text)}`;
     case 2:
-      return `psql db <<'EOT'\n${text}\nEOT`;
+      return hereDocument('psql db', text);
     case 3:
       return `printf '%s' ${quotedFor(random, text)} | psql`;
     case 4:
