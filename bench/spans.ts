@@ -81,7 +81,7 @@ function decodeAlone(body: Uint8Array, seconds: number): number {
   const began = performance.now();
   let read = 0;
   while (performance.now() - began < seconds * 1000)
-    for (const span of decodeProtobuf(body)) {
+    for (const span of decodeProtobuf(body).spans) {
       eventsOf(span);
       read++;
     }

@@ -1,44 +1,79 @@
-// Reads ExportTraceServiceRequest in OTLP's JSON form: names in lowerCamelCase, ids in hex, 64-bit integers as text (in
-// the judging thread, before the dialects).
-// Failure: as of decode-protobuf.ts: Undecodable, with the place.
+// Reads ExportTraceServiceRequest in protobuf's JSON form (in the judging thread, before the dialects): names in
+// lowerCamelCase or as protobuf has them, ids in hex, numbers as numbers or text.
+// Invariant: what stands in place of the spans is never ignored, and no digit of a number is changed. Bytes that are
+// not UTF-8 become U+FFFD, as in the other form.
+// Failure: as of decode-protobuf.ts: Undecodable, with the place; what is wrong within a span is that span's alone.
+import { parseExact } from '../common/exact-json.ts';
+import { type ExactNumber, exactNumber, isNumber, LongNumber } from '../common/exact-number.ts';
 import { faultInWords, findJsonFault } from '../common/json-fault.ts';
-import { integerOf, numberOf } from './decode-protobuf.ts';
 import {
   ATTRIBUTES_MAX,
+  AttributesInOrder,
   type AttributeValue,
+  addSpan,
   DEPTH_MAX,
+  type DecodedSpans,
+  doubleOf,
+  integerOf,
   msOfNanos,
-  SPANS_MAX,
+  rejectFrom,
+  type SpanEvent,
   type TraceSpan,
+  tooMany,
   Undecodable,
 } from './span.ts';
 
 type Json = { readonly [key: string]: unknown };
-const utf8 = new TextDecoder('utf-8', { fatal: true });
+type Placed = { value: unknown; path: string };
+const utf8 = new TextDecoder();
+/** Protobuf's own names, by those in lowerCamelCase. */
+const SNAKE_CASE = new Map<string, string>();
 
 /** Throws Undecodable. */
-export function decodeJson(body: Uint8Array): TraceSpan[] {
-  const spans: TraceSpan[] = [];
-  for (const [i, resourceSpans] of listOf(parse(body), 'resourceSpans', '').entries()) {
-    const path = `/resourceSpans/${i}`;
-    const resource = attributesOf(objectOf(resourceSpans['resource'], `${path}/resource`), `${path}/resource`);
-    for (const [j, scopeSpans] of listOf(resourceSpans, 'scopeSpans', path).entries()) {
-      const inScope = `${path}/scopeSpans/${j}`;
-      const scope = textIn(objectOf(scopeSpans['scope'], `${inScope}/scope`), 'name', `${inScope}/scope`);
-      for (const [k, span] of listOf(scopeSpans, 'spans', inScope).entries()) {
-        if (spans.length >= SPANS_MAX)
-          throw new Undecodable(`there are more than ${SPANS_MAX} spans`, { tooLarge: true });
-        spans.push({ ...spanOf(span, `${inScope}/spans/${k}`), resource, scope });
-      }
-    }
+export function decodeJson(body: Uint8Array): DecodedSpans {
+  const decoded: DecodedSpans = { spans: [], faults: [] };
+  for (const resourceSpans of carriedBy(REQUEST, parse(body), '')) readResourceSpans(resourceSpans, decoded);
+  return decoded;
+}
+
+function readResourceSpans({ value, path }: Placed, decoded: DecodedSpans): void {
+  const of = objectOf(value, path);
+  const first = decoded.spans.length;
+  const resource = new AttributesInOrder();
+  const fault = faultOf(() => readAttributes(objectIn(of, 'resource', path), `${path}/resource`, resource));
+  for (const scopeSpans of carriedBy(RESOURCE_SPANS, of, path)) readScopeSpans(scopeSpans, resource, decoded);
+  if (fault !== undefined) rejectFrom(decoded, first, fault);
+}
+
+function readScopeSpans({ value, path }: Placed, resource: AttributesInOrder, decoded: DecodedSpans): void {
+  const of = objectOf(value, path);
+  const first = decoded.spans.length;
+  let scope = '';
+  const fault = faultOf(() => {
+    const name = memberOf(of, 'instrumentationLibrary', path) === undefined ? 'scope' : 'instrumentationLibrary';
+    scope = textIn(objectIn(of, name, path), 'name', `${path}/${name}`);
+  });
+  for (const span of carriedBy(SCOPE_SPANS, of, path))
+    addSpan(decoded, () => ({ ...spanOf(objectOf(span.value, span.path), span.path), ...resourceOf(resource), scope }));
+  if (fault !== undefined) rejectFrom(decoded, first, fault);
+}
+
+const resourceOf = ({ attributes }: AttributesInOrder) => ({ resource: attributes });
+
+function faultOf(read: () => void): string | undefined {
+  try {
+    read();
+    return undefined;
+  } catch (error) {
+    if (error instanceof Undecodable) return error.message;
+    throw error;
   }
-  return spans;
 }
 
 function parse(body: Uint8Array): Json {
   let value: unknown;
   try {
-    value = JSON.parse(utf8.decode(body));
+    value = parseExact(utf8.decode(body));
   } catch (cause) {
     const fault = findJsonFault(Buffer.from(body.buffer, body.byteOffset, body.byteLength));
     throw new Undecodable(`it is no JSON: ${fault === null ? (cause as Error).message : faultInWords(fault)}`, {
@@ -50,8 +85,32 @@ function parse(body: Uint8Array): Json {
   return value as Json;
 }
 
+/** What leads to the spans, by either name, and what else may stand beside it. */
+type Carrier = { names: readonly string[]; beside: readonly string[] };
+const REQUEST: Carrier = { names: ['resourceSpans'], beside: [] };
+const RESOURCE_SPANS: Carrier = {
+  names: ['scopeSpans', 'instrumentationLibrarySpans'],
+  beside: ['resource', 'schemaUrl'],
+};
+const SCOPE_SPANS: Carrier = { names: ['spans'], beside: ['scope', 'instrumentationLibrary', 'schemaUrl'] };
+
+/** A member that is not known is ignored, unless it stands in place of all that leads to the spans. */
+function carriedBy({ names, beside }: Carrier, of: Json, path: string): Placed[] {
+  const there = names.filter((name) => memberOf(of, name, path) !== undefined);
+  if (there.length === 0) {
+    const unknown = Object.keys(of).find((key) => ![...names, ...beside].some((name) => isName(key, name)));
+    if (unknown !== undefined)
+      throw new Undecodable(`there is ${path}/${unknown}, which is not known, and no ${path}/${names[0]}`);
+  }
+  return there.flatMap((name) => listIn(of, name, path).map((value, i) => ({ value, path: `${path}/${name}/${i}` })));
+}
+
 function spanOf(span: Json, path: string): Omit<TraceSpan, 'resource' | 'scope'> {
-  const status = objectOf(span['status'], `${path}/status`);
+  const status = objectIn(span, 'status', path);
+  const read = new AttributesInOrder();
+  readAttributes(span, path, read);
+  const events = listIn(span, 'events', path);
+  if (events.length > ATTRIBUTES_MAX) throw tooMany(`${path}/events`, 'events');
   return {
     traceId: textIn(span, 'traceId', path).toLowerCase(),
     spanId: textIn(span, 'spanId', path).toLowerCase(),
@@ -59,102 +118,177 @@ function spanOf(span: Json, path: string): Omit<TraceSpan, 'resource' | 'scope'>
     name: textIn(span, 'name', path),
     startMs: msIn(span, 'startTimeUnixNano', path),
     endMs: msIn(span, 'endTimeUnixNano', path),
-    attributes: attributesOf(span, path),
-    events: listOf(span, 'events', path).map((event, i) => ({
-      name: textIn(event, 'name', `${path}/events/${i}`),
-      timeMs: msIn(event, 'timeUnixNano', `${path}/events/${i}`),
-      attributes: attributesOf(event, `${path}/events/${i}`),
-    })),
-    isError: status['code'] === 2 || status['code'] === 'STATUS_CODE_ERROR',
+    attributes: read.attributes,
+    events: events.map((event, i) => eventOf(event, `${path}/events/${i}`)),
+    isError: isErrorIn(status, `${path}/status`),
     statusMessage: textIn(status, 'message', `${path}/status`),
+    place: path,
+    ...read.counted(),
   };
 }
 
-function listOf(of: Json, name: string, path: string): Json[] {
-  const value = of[name];
-  if (value === undefined || value === null) return [];
+function eventOf(value: unknown, path: string): SpanEvent {
+  const event = objectOf(value, path);
+  const read = new AttributesInOrder();
+  readAttributes(event, path, read);
+  return { name: textIn(event, 'name', path), timeMs: msIn(event, 'timeUnixNano', path), attributes: read.attributes };
+}
+
+const STATUS_CODES = ['STATUS_CODE_UNSET', 'STATUS_CODE_OK', 'STATUS_CODE_ERROR'];
+
+/** By the code's name or number. */
+function isErrorIn(status: Json, path: string): boolean {
+  const code = memberOf(status, 'code', path) ?? 0;
+  const number = numberIn(code) ?? STATUS_CODES.indexOf(String(code));
+  if (typeof number !== 'number' || !Number.isInteger(number) || number < 0)
+    throw new Undecodable(`${path}/code is no code of a status`);
+  return number === 2;
+}
+
+/** `traceId` is `trace_id` in protobuf's own names, which its JSON form takes as well. */
+function isName(key: string, name: string): boolean {
+  return key === name || key === snakeCase(name);
+}
+
+function snakeCase(name: string): string {
+  let snake = SNAKE_CASE.get(name);
+  if (snake === undefined) {
+    snake = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    SNAKE_CASE.set(name, snake);
+  }
+  return snake;
+}
+
+/** undefined for null: protobuf's JSON means by it what is left out. */
+function memberOf(of: Json, name: string, path: string): unknown {
+  const [value, other] = [of[name] ?? undefined, snakeCase(name)];
+  if (other === name || (of[other] ?? undefined) === undefined) return value;
+  if (value !== undefined) throw new Undecodable(`${path}/${name} is there by its other name as well, ${other}`);
+  return of[other];
+}
+
+function listIn(of: Json, name: string, path: string): unknown[] {
+  const value = memberOf(of, name, path) ?? [];
   if (!Array.isArray(value)) throw new Undecodable(`${path}/${name} is no array`);
-  return value.map((element, i) => objectOf(element ?? 0, `${path}/${name}/${i}`));
+  return value;
+}
+
+function objectIn(of: Json, name: string, path: string): Json {
+  return objectOf(memberOf(of, name, path) ?? {}, `${path}/${name}`);
 }
 
 function objectOf(value: unknown, path: string): Json {
-  if (value === undefined || value === null) return {};
-  if (typeof value !== 'object' || Array.isArray(value)) throw new Undecodable(`${path} is no object`);
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || value instanceof LongNumber)
+    throw new Undecodable(`${path} is no object`);
   return value as Json;
 }
 
 function textIn(of: Json, name: string, path: string): string {
-  const value = of[name] ?? '';
+  const value = memberOf(of, name, path) ?? '';
   if (typeof value !== 'string') throw new Undecodable(`${path}/${name} is no text`);
   return value;
 }
 
-/** ns, as text or number -> ms, to the microsecond. */
+/** ns -> ms, to the microsecond. */
 function msIn(of: Json, name: string, path: string): number {
-  const value = of[name] ?? 0;
-  if (typeof value !== 'number' && !(typeof value === 'string' && /^\d{1,20}$/.test(value)))
-    throw new Undecodable(`${path}/${name} is no time in ns`);
-  return typeof value === 'string' ? msOfNanos(BigInt(value)) : Math.floor(value / 1e3) / 1e3;
+  const nanos = wholeIn(memberOf(of, name, path) ?? 0);
+  if (nanos === undefined || nanos < 0n) throw new Undecodable(`${path}/${name} is no time in ns`);
+  return msOfNanos(nanos);
 }
 
-function attributesOf(of: Json, path: string): Map<string, AttributeValue> {
-  const list = listOf(of, 'attributes', path);
-  if (list.length > ATTRIBUTES_MAX)
-    throw new Undecodable(`${path}/attributes has more than ${ATTRIBUTES_MAX} elements`);
-  return new Map(
-    list.map((one, i) => {
-      const at = `${path}/attributes/${i}`;
-      return [textIn(one, 'key', at), anyValue(objectOf(one['value'], `${at}/value`), `${at}/value`, 0)];
-    }),
-  );
+function readAttributes(of: Json, path: string, into: AttributesInOrder): void {
+  for (const [i, one] of listIn(of, 'attributes', path).entries()) {
+    const at = `${path}/attributes/${i}`;
+    const [key, value] = keyValueOf(one, at, 0);
+    into.add(key, value, path);
+  }
 }
+
+function keyValueOf(one: unknown, path: string, depth: number): [key: string, value: AttributeValue] {
+  const of = objectOf(one, path);
+  return [textIn(of, 'key', path), anyValue(objectIn(of, 'value', path), `${path}/value`, depth)];
+}
+
+const KINDS = ['stringValue', 'boolValue', 'intValue', 'doubleValue', 'arrayValue', 'kvlistValue', 'bytesValue'];
+/** By either name. */
+const KIND_OF = new Map(KINDS.flatMap((kind) => [[kind, kind] as const, [snakeCase(kind), kind] as const]));
 
 function anyValue(value: Json, path: string, depth: number): AttributeValue {
   if (depth > DEPTH_MAX) throw new Undecodable(`${path} is nested deeper than ${DEPTH_MAX}`);
-  for (const kind in value) {
-    const of = value[kind];
-    switch (kind) {
-      case 'stringValue':
-      case 'bytesValue':
-        return textIn(value, kind, path);
-      case 'boolValue':
-        if (typeof of !== 'boolean') throw new Undecodable(`${path}/${kind} is no boolean`);
-        return of;
-      case 'intValue':
-        return integerIn(of, `${path}/${kind}`);
-      case 'doubleValue':
-        return doubleIn(of, `${path}/${kind}`);
-      case 'arrayValue':
-        return listOf(objectOf(of, path), 'values', `${path}/${kind}`).map((one, i) =>
-          anyValue(one, `${path}/${kind}/values/${i}`, depth + 1),
-        );
-      case 'kvlistValue':
-        return keyValues(objectOf(of, path), `${path}/${kind}`, depth);
-    }
+  let found: string | undefined;
+  let isEmpty = true;
+  for (const key in value) {
+    if (value[key] === null) continue;
+    isEmpty = false;
+    const kind = KIND_OF.get(key);
+    if (kind === undefined) continue;
+    if (found !== undefined) throw new Undecodable(`${path} is of two kinds`);
+    found = kind;
   }
-  return null;
+  if (found !== undefined) return ofKind(found, value, path, depth);
+  if (isEmpty) return null;
+  throw new Undecodable(`${path} is of no kind that is known`);
+}
+
+function ofKind(kind: string, of: Json, path: string, depth: number): AttributeValue {
+  const value = memberOf(of, kind, path);
+  const at = `${path}/${kind}`;
+  switch (kind) {
+    case 'boolValue':
+      if (typeof value !== 'boolean') throw new Undecodable(`${at} is no boolean`);
+      return value;
+    case 'intValue':
+      return integerIn(value, at);
+    case 'doubleValue':
+      return doubleIn(value, at);
+    case 'arrayValue':
+      return listIn(objectOf(value, at), 'values', at).map((one, i) =>
+        anyValue(objectOf(one ?? {}, `${at}/values/${i}`), `${at}/values/${i}`, depth + 1),
+      );
+    case 'kvlistValue':
+      return keyValues(objectOf(value, at), at, depth);
+    default:
+      return textIn(of, kind, path);
+  }
 }
 
 function keyValues(list: Json, path: string, depth: number): AttributeValue {
-  const values = listOf(list, 'values', path);
-  if (values.length > ATTRIBUTES_MAX) throw new Undecodable(`${path} has more than ${ATTRIBUTES_MAX} values`);
-  return Object.fromEntries(
-    values.map((one, i) => {
-      const at = `${path}/values/${i}`;
-      return [textIn(one, 'key', at), anyValue(objectOf(one['value'], at), `${at}/value`, depth + 1)];
-    }),
-  );
+  const values = listIn(list, 'values', path);
+  if (values.length > ATTRIBUTES_MAX) throw tooMany(path, 'values');
+  return Object.fromEntries(values.map((one, i) => keyValueOf(one, `${path}/values/${i}`, depth + 1)));
 }
 
-function integerIn(value: unknown, path: string): number | string {
-  if (typeof value === 'number' && Number.isInteger(value)) return value;
-  if (typeof value === 'string' && /^-?\d{1,20}$/.test(value)) return integerOf(value);
-  throw new Undecodable(`${path} is no integer`);
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+/** Protobuf's JSON writes long numbers as text, and reads any number so. */
+function numberIn(value: unknown): ExactNumber | undefined {
+  if (isNumber(value)) return value;
+  return typeof value === 'string' && NUMBER.test(value) ? exactNumber(value) : undefined;
+}
+
+/** Digits of the largest one of 64 bits. */
+const WHOLE_DIGITS_MAX = 20;
+
+/** Also of `3.0` and `3e2`. undefined: it is none of 64 bits. */
+function wholeIn(value: unknown): bigint | undefined {
+  if (typeof value === 'string' && WHOLE.test(value)) return BigInt(value);
+  const number = numberIn(value);
+  if (number instanceof LongNumber) return number.integer(WHOLE_DIGITS_MAX);
+  return Number.isInteger(number) && Math.abs(number!) < 2 ** 64 ? BigInt(String(number)) : undefined;
+}
+
+const WHOLE = /^-?\d{1,20}$/;
+
+function integerIn(value: unknown, path: string): AttributeValue {
+  const whole = wholeIn(value);
+  if (whole === undefined) throw new Undecodable(`${path} is no integer`);
+  return integerOf(whole);
 }
 
 /** Protobuf's JSON writes what JSON has no number for as text. */
-function doubleIn(value: unknown, path: string): number | string {
-  if (typeof value === 'number') return numberOf(value);
+function doubleIn(value: unknown, path: string): AttributeValue {
   if (value === 'NaN' || value === 'Infinity' || value === '-Infinity') return value;
-  throw new Undecodable(`${path} is no number`);
+  const number = numberIn(value);
+  if (number === undefined) throw new Undecodable(`${path} is no number`);
+  return doubleOf(number);
 }

@@ -1,28 +1,41 @@
 // Reads ExportTraceServiceRequest in protobuf's binary form (opentelemetry-proto, trace/v1; in the judging thread,
 // before the dialects). Only what dialects use is kept.
 // Invariant: no more work than linear in the bytes; a message is read within its own bounds.
-// Failure: what is cut off, has a wire type that its field does not have, or is beyond a bound throws Undecodable; no
-// span of it is used.
+// Failure: what is cut off, has a wire type that its field does not have, or is beyond a bound throws Undecodable, and
+// no span of it is used; within a span, whose end is known, it is that span's alone.
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import {
   ATTRIBUTES_MAX,
   type Attributes,
+  AttributesInOrder,
   type AttributeValue,
+  addSpan,
   DEPTH_MAX,
+  type DecodedSpans,
+  doubleOf,
+  integerOf,
   msOfNanos,
-  SPANS_MAX,
+  rejectFrom,
   type SpanEvent,
   type TraceSpan,
+  tooMany,
   Undecodable,
 } from './span.ts';
 
 /** Throws Undecodable. */
-export function decodeProtobuf(body: Uint8Array): TraceSpan[] {
+export function decodeProtobuf(body: Uint8Array): DecodedSpans {
+  const decoded: DecodedSpans = { spans: [], faults: [] };
+  inWords('it is no ExportTraceServiceRequest in protobuf', () => readRequest(new BinaryReader(body), decoded));
+  return decoded;
+}
+
+/** `what`: is said of faults that the reader of protobuf's primitives finds. */
+function inWords<T>(what: string, read: () => T): T {
   try {
-    return readRequest(body);
+    return read();
   } catch (cause) {
     if (cause instanceof Undecodable) throw cause;
-    throw new Undecodable(`it is no ExportTraceServiceRequest in protobuf: ${(cause as Error).message}`, { cause });
+    throw new Undecodable(`${what}: ${(cause as Error).message}`, { cause });
   }
 }
 
@@ -52,48 +65,104 @@ function endOf(reader: BinaryReader): number {
 
 const { Varint, Bit64, LengthDelimited } = WireType;
 
-function readRequest(body: Uint8Array): TraceSpan[] {
-  const spans: TraceSpan[] = [];
-  const reader = new BinaryReader(body);
-  readFields(reader, body.length, { 1: [LengthDelimited, (inner) => readResourceSpans(inner, spans)] }, true);
-  return spans;
+function readRequest(reader: BinaryReader, decoded: DecodedSpans): void {
+  let index = 0;
+  const read = (inner: BinaryReader) => readResourceSpans(inner, `/resourceSpans/${index++}`, decoded);
+  readFields(reader, reader.len, { 1: [LengthDelimited, read] }, true);
 }
 
-function readResourceSpans(reader: BinaryReader, spans: TraceSpan[]): void {
-  const resource: Map<string, AttributeValue> = new Map();
+/** Scope spans had another number for a while. */
+const SCOPE_SPANS_BEFORE = 1000;
+
+function readResourceSpans(reader: BinaryReader, path: string, decoded: DecodedSpans): void {
+  const first = decoded.spans.length;
   // Its resource may come behind its spans.
+  const resource = new AttributesInOrder();
+  let fault: string | undefined;
+  let index = 0;
+  const scopeSpans: Fields[number] = [
+    LengthDelimited,
+    (inner) => readScopeSpans(inner, `${path}/scopeSpans/${index++}`, { resource: resource.attributes, decoded }),
+  ];
+  const attributes = { 1: attributesInto(resource, `${path}/resource`) };
   readFields(reader, endOf(reader), {
-    1: [LengthDelimited, (inner) => readFields(inner, endOf(inner), { 1: attributesInto(resource) })],
-    2: [LengthDelimited, (inner) => readScopeSpans(inner, resource, spans)],
+    1: [
+      LengthDelimited,
+      (inner) => {
+        fault ??= faultWithin(inner, endOf(inner), `${path}/resource`, attributes);
+      },
+    ],
+    2: scopeSpans,
+    [SCOPE_SPANS_BEFORE]: scopeSpans,
   });
+  if (fault !== undefined) rejectFrom(decoded, first, fault);
 }
 
-function readScopeSpans(reader: BinaryReader, resource: Attributes, spans: TraceSpan[]): void {
-  const first = spans.length;
+/** Of the message that is read. */
+let place: string;
+
+/** What is wrong within a message that ends at `end`; the reader goes on behind it. */
+function faultWithin(reader: BinaryReader, end: number, path: string, fields: Fields): string | undefined {
+  place = path;
+  try {
+    inWords(path, () => readFields(reader, end, fields));
+    return undefined;
+  } catch (error) {
+    reader.pos = end;
+    const { message } = error as Undecodable;
+    return message.startsWith(path) ? message : `${path}: ${message}`;
+  }
+}
+
+type Within = { resource: Attributes; decoded: DecodedSpans };
+
+function readScopeSpans(reader: BinaryReader, path: string, { resource, decoded }: Within): void {
+  const first = decoded.spans.length;
   let scope = '';
-  const setScope = (inner: BinaryReader) => {
-    scope = inner.string();
+  let fault: string | undefined;
+  let index = 0;
+  const name: Fields[number] = [
+    LengthDelimited,
+    (inner) => {
+      scope = inner.string();
+    },
+  ];
+  const addNext = (inner: BinaryReader) => {
+    const [end, at] = [endOf(inner), `${path}/spans/${index++}`];
+    addSpan(decoded, () => readSpan(inner, end, { path: at, resource }));
   };
   readFields(reader, endOf(reader), {
-    1: [LengthDelimited, (inner) => readFields(inner, endOf(inner), { 1: [LengthDelimited, setScope] })],
-    2: [LengthDelimited, (inner) => spans.push(readSpan(inner, resource, spans.length))],
+    1: [
+      LengthDelimited,
+      (inner) => {
+        fault ??= faultWithin(inner, endOf(inner), `${path}/scope`, { 1: name });
+      },
+    ],
+    2: [LengthDelimited, addNext],
   });
-  for (const span of spans.slice(first)) span.scope = scope;
+  for (const span of decoded.spans.slice(first)) span.scope = scope;
+  if (fault !== undefined) rejectFrom(decoded, first, fault);
 }
 
-type Unfinished = TraceSpan & { attributes: Map<string, AttributeValue>; events: SpanEvent[] };
+type Unfinished = TraceSpan & { events: SpanEvent[] };
 
 /** Of the span that is read; its fields' readers are made once. */
 let span: Unfinished;
+let read: AttributesInOrder;
 
-function readSpan(reader: BinaryReader, resource: Attributes, index: number): TraceSpan {
-  if (index >= SPANS_MAX) throw new Undecodable(`there are more than ${SPANS_MAX} spans`, { tooLarge: true });
+function readSpan(
+  reader: BinaryReader,
+  end: number,
+  { path, resource }: { path: string; resource: Attributes },
+): TraceSpan {
+  read = new AttributesInOrder();
   span = {
-    ...{ traceId: '', spanId: '', parentSpanId: '', name: '', startMs: 0, endMs: 0, scope: '' },
-    ...{ attributes: new Map(), events: [], isError: false, statusMessage: '', resource },
+    ...{ traceId: '', spanId: '', parentSpanId: '', name: '', startMs: 0, endMs: 0, scope: '', place: path },
+    ...{ attributes: read.attributes, events: [], isError: false, statusMessage: '', resource },
   };
-  readFields(reader, endOf(reader), SPAN);
-  return span;
+  const fault = faultWithin(reader, end, path, SPAN);
+  if (fault !== undefined) throw new Undecodable(fault);
+  return Object.assign(span, read.counted());
 }
 
 const text = (name: 'name' | 'statusMessage'): Fields[number] => [
@@ -122,7 +191,7 @@ const SPAN: Fields = {
   5: text('name'),
   7: time('startMs'),
   8: time('endMs'),
-  9: [LengthDelimited, (reader) => readAttribute(reader, span.attributes)],
+  9: [LengthDelimited, (reader) => readAttribute(reader, read, place)],
   11: [LengthDelimited, (reader) => span.events.push(readEvent(reader))],
   15: [LengthDelimited, (reader) => readFields(reader, endOf(reader), STATUS)],
 };
@@ -138,9 +207,9 @@ const STATUS: Fields = {
 };
 
 function readEvent(reader: BinaryReader): SpanEvent {
-  if (span.events.length >= ATTRIBUTES_MAX) throw new Undecodable(`a span has more than ${ATTRIBUTES_MAX} events`);
-  const attributes = new Map<string, AttributeValue>();
-  const event = { name: '', timeMs: 0, attributes };
+  if (span.events.length >= ATTRIBUTES_MAX) throw tooMany(`${place}/events`, 'events');
+  const own = new AttributesInOrder();
+  const event = { name: '', timeMs: 0, attributes: own.attributes };
   const setTime = (inner: BinaryReader) => {
     event.timeMs = msOf(inner);
   };
@@ -150,19 +219,18 @@ function readEvent(reader: BinaryReader): SpanEvent {
   readFields(reader, endOf(reader), {
     1: [Bit64, setTime],
     2: [LengthDelimited, setName],
-    3: attributesInto(attributes),
+    3: attributesInto(own, `${place}/events/${span.events.length}`),
   });
   return event;
 }
 
-function attributesInto(attributes: Map<string, AttributeValue>): Fields[number] {
-  return [LengthDelimited, (reader) => readAttribute(reader, attributes)];
+function attributesInto(into: AttributesInOrder, path: string): Fields[number] {
+  return [LengthDelimited, (reader) => readAttribute(reader, into, path)];
 }
 
-function readAttribute(reader: BinaryReader, attributes: Map<string, AttributeValue>): void {
-  if (attributes.size >= ATTRIBUTES_MAX) throw tooMany();
+function readAttribute(reader: BinaryReader, into: AttributesInOrder, path: string): void {
   const [key, value] = readKeyValue(reader, 0);
-  attributes.set(key, value);
+  into.add(key, value, path);
 }
 
 function readKeyValue(reader: BinaryReader, depth: number): [key: string, value: AttributeValue] {
@@ -191,17 +259,21 @@ function readValue(reader: BinaryReader, depth: number): AttributeValue {
   if (depth > DEPTH_MAX) throw new Undecodable(`a value is nested deeper than ${DEPTH_MAX}`);
   const end = endOf(reader);
   let value: AttributeValue = null;
+  let isUnknown = false;
   while (reader.pos < end) {
     const [number, type] = reader.tag();
     const wanted = VALUE_TYPES[number];
     if (wanted === undefined) {
       reader.skip(type, number);
+      isUnknown = true;
       continue;
     }
+    isUnknown = false;
     if (wanted !== type) throw new Undecodable(`a value of kind ${number} has wire type ${type}`);
     value = readKind(reader, number, depth);
   }
   if (reader.pos > end) throw new Undecodable('a message is longer than what it is in');
+  if (isUnknown && value === null) throw new Undecodable('a value is of no kind that is known');
   return value;
 }
 
@@ -212,9 +284,9 @@ function readKind(reader: BinaryReader, kind: number, depth: number): AttributeV
     case 2:
       return reader.bool();
     case 3:
-      return integerOf(reader.int64());
+      return integerOf(BigInt(reader.int64()));
     case 4:
-      return numberOf(reader.double());
+      return doubleOf(reader.double());
     case 5:
       return readArray(reader, depth);
     case 6:
@@ -237,12 +309,8 @@ function readObject(reader: BinaryReader, depth: number): AttributeValue {
   readFields(reader, endOf(reader), {
     1: [LengthDelimited, (inner) => entries.push(readKeyValue(inner, depth + 1))],
   });
-  if (entries.length > ATTRIBUTES_MAX) throw tooMany();
+  if (entries.length > ATTRIBUTES_MAX) throw tooMany(place, 'members in one value');
   return Object.fromEntries(entries);
-}
-
-function tooMany(): Undecodable {
-  return new Undecodable(`there are more than ${ATTRIBUTES_MAX} attributes in one place`);
 }
 
 function hexOf(bytes: Uint8Array): string {
@@ -251,14 +319,4 @@ function hexOf(bytes: Uint8Array): string {
 
 function msOf(reader: BinaryReader): number {
   return msOfNanos(BigInt(reader.fixed64()));
-}
-
-/** An integer that a double does not hold stays text, digit by digit. */
-export function integerOf(value: bigint | string): number | string {
-  const number = Number(value);
-  return Number.isSafeInteger(number) ? number : String(value);
-}
-
-export function numberOf(value: number): number | string {
-  return Number.isFinite(value) ? value : String(value);
 }

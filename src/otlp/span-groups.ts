@@ -10,8 +10,8 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { SpansForm } from './answers.ts';
 import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
-import { eventsOf, type SpanEventOut } from './events-of.ts';
-import { type TraceSpan, textOf, Undecodable } from './span.ts';
+import { eventsOf, type Payload, type SpanEventOut } from './events-of.ts';
+import { jsonTextOf, type TraceSpan, textOf, Undecodable } from './span.ts';
 
 export type SentSpans = { body: Uint8Array; form: SpansForm };
 
@@ -61,13 +61,14 @@ type Options = {
 
 /** Throws Undecodable. */
 export function groupSpans({ body, form }: SentSpans, options: Options): SpanGroups {
-  const spans = form === 'json' ? decodeJson(body) : decodeProtobuf(body);
+  const { spans, faults } = form === 'json' ? decodeJson(body) : decodeProtobuf(body);
   const names = new AgentNames(spans, options.boundTo);
   const groups = new Map<string, Gathered>();
   const result: SpanGroups = {
-    ...{ groups: [], spans: spans.length, ignored: 0, rejected: 0, reasons: [] },
+    ...{ groups: [], spans: spans.length + faults.length, ignored: 0, rejected: 0, reasons: [] },
     digest: createHash('sha256').update(body).digest(),
   };
+  for (const fault of faults) reject(result, fault);
   for (const span of spans) {
     const events = eventsOf(span);
     if (events.length === 0) {
@@ -77,10 +78,10 @@ export function groupSpans({ body, form }: SentSpans, options: Options): SpanGro
     const agent = names.of(span);
     const made = submissionsOf(span, events, options);
     const fault = typeof made === 'string' ? made : agent === undefined ? NO_AGENT : undefined;
-    if (fault !== undefined) reject(result, fault);
+    if (fault !== undefined) reject(result, `${span.place}: ${fault}`);
     else gather(groups, agent!, made as Timed[]);
   }
-  const kept = spans.length - result.ignored - result.rejected;
+  const kept = result.spans - result.ignored - result.rejected;
   if (kept === 0 && result.rejected > 0)
     throw new Undecodable(`no span of it can be kept: ${result.reasons.join('; ')}`);
   result.groups = [...groups.values()].map(partsOf);
@@ -90,10 +91,15 @@ export function groupSpans({ body, form }: SentSpans, options: Options): SpanGro
 const NO_AGENT =
   'no agent is named (gatehouse.agent.id, gen_ai.agent.name or service.name; OTEL_SERVICE_NAME sets the last)';
 
+/** `reason`: with the place of the span, the first of those that have it. */
 export function reject(result: Pick<SpanGroups, 'rejected' | 'reasons'>, reason: string, spans = 1): void {
   result.rejected += spans;
-  if (result.reasons.length < REASONS_MAX && !result.reasons.includes(reason)) result.reasons.push(reason);
+  const what = reason.replace(PLACE, '');
+  if (result.reasons.length < REASONS_MAX && !result.reasons.some((known) => known.endsWith(what)))
+    result.reasons.push(reason);
 }
+
+const PLACE = /^\/[^ ]*?\/spans\/\d+/;
 
 /** `at`: epoch ms, to the microsecond. */
 type Timed = { submission: SpanSubmission; at: number };
@@ -131,18 +137,24 @@ function submissionsOf(
   events: readonly SpanEventOut[],
   { eventBytesMax, isTimely }: Options,
 ): Timed[] | string {
-  if (!isId(span.traceId, 32)) return 'a trace id is not 16 bytes that are not all 0';
-  if (!isId(span.spanId, 16)) return 'a span id is not 8 bytes that are not all 0';
+  if (!isId(span.traceId, 32)) return 'a trace id is not 16 bytes that are not all 0, in JSON 32 digits in hex';
+  if (!isId(span.spanId, 16)) return 'a span id is not 8 bytes that are not all 0, in JSON 16 digits in hex';
   const decisionId = textOf(span.attributes, 'gatehouse.decision.id');
   const timed: Timed[] = [];
   for (const { type, atMs, payload } of events) {
     if (!isTimely(atMs)) return 'a time is before 2000 or more than 24 h ahead';
-    const payloadText = JSON.stringify(payload);
+    const payloadText = textOfPayload(payload);
     if (Buffer.byteLength(payloadText) > eventBytesMax) return `an event of it is larger than ${eventBytesMax} bytes`;
     const submission = { type, payload: payload as JsonObject, payloadText, traceId: span.traceId, occurredAt: atMs };
     timed.push({ submission: decisionId === undefined ? submission : { ...submission, decisionId }, at: atMs });
   }
   return timed;
+}
+
+function textOfPayload(payload: Payload): string {
+  return `{${Object.entries(payload)
+    .map(([name, value]) => `${JSON.stringify(name)}:${jsonTextOf(value)}`)
+    .join()}}`;
 }
 
 function isId(id: string, digits: number): boolean {

@@ -1,6 +1,12 @@
 // A span as the dialects read it, whatever form it came in (between the decoders and the dialects; types and small
 // readers of attributes alone).
-// Invariant: every value is JSON: decoders make text of what JSON has no form for (bytes, long integers, NaN).
+// Invariant: every value is JSON: decoders make text of what JSON has no form for (bytes, NaN). A number that a double
+// does not hold is a LongNumber, and JSON text that is read keeps its text (`sourceOf`): no digit changes on the way.
+
+import { exactJson } from '../common/exact-json.ts';
+import { type ExactNumber, exactNumber, LongNumber } from '../common/exact-number.ts';
+import { exactValue } from '../common/inner-json.ts';
+import { JSON_DEPTH_MAX } from '../common/limits.ts';
 
 export type AttributeValue = string | number | boolean | null | AttributeValue[] | { [key: string]: AttributeValue };
 export type Attributes = ReadonlyMap<string, AttributeValue>;
@@ -23,11 +29,93 @@ export type TraceSpan = {
   resource: Attributes;
   /** Name of the library that made it. */
   scope: string;
+  /** Where it stands in the request, as `/resourceSpans/0/scopeSpans/0/spans/2`. */
+  place?: string;
+  /** Attributes of numbered names that were left out, since there are too many. */
+  attributesLeftOut?: number;
 };
+
+/** The spans of a request. `faults`: where and why, for each that cannot be read. */
+export type DecodedSpans = { spans: TraceSpan[]; faults: string[] };
+
+/** Adds what `read` gives, or the fault that it throws: a span that cannot be read is rejected by itself. */
+export function addSpan({ spans, faults }: DecodedSpans, read: () => TraceSpan): void {
+  if (spans.length + faults.length >= SPANS_MAX) throw tooManySpans();
+  try {
+    spans.push(read());
+  } catch (error) {
+    if (!(error instanceof Undecodable)) throw error;
+    faults.push(error.message);
+  }
+}
+
+/** All spans from `first` on share this fault, as of their resource. */
+export function rejectFrom({ spans, faults }: DecodedSpans, first: number, fault: string): void {
+  faults.push(...spans.splice(first).map(() => fault));
+}
+
+function tooManySpans(): Undecodable {
+  const what = `there are more than ${SPANS_MAX} spans; have the exporter send fewer at once`;
+  return new Undecodable(`${what} (${BATCH_SETTING})`, { tooLarge: true });
+}
+
+/** What an exporter is set by to send fewer spans at once. */
+export const BATCH_SETTING = 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE';
+
+/**
+ * Attributes in a bounded number. Past it those of numbered names are left out: a conversation is written flat so, an
+ * attribute for each part of a message. What says whose span it is, its model, tool and tokens is none of them.
+ */
+export class AttributesInOrder {
+  readonly attributes = new Map<string, AttributeValue>();
+  #leftOut = 0;
+
+  /** `path`: of what they are, for the fault that there are too many without a number. */
+  add(key: string, value: AttributeValue, path: string): void {
+    if (this.#leftOut > 0 && NUMBERED.test(key)) this.#leftOut++;
+    else this.attributes.set(key, value);
+    if (this.attributes.size <= ATTRIBUTES_MAX) return;
+    for (const known of this.attributes.keys()) {
+      if (!NUMBERED.test(known)) continue;
+      this.attributes.delete(known);
+      this.#leftOut++;
+    }
+    if (this.attributes.size > ATTRIBUTES_MAX) throw tooMany(path, 'attributes');
+  }
+
+  counted(): Pick<TraceSpan, 'attributesLeftOut'> {
+    return this.#leftOut === 0 ? {} : { attributesLeftOut: this.#leftOut };
+  }
+}
+
+export function tooMany(path: string, what: string): Undecodable {
+  return new Undecodable(`${path} has more than ${ATTRIBUTES_MAX} ${what}`);
+}
+
+/** `llm.input_messages.12.message.content` */
+const NUMBERED = /\.\d+(?:\.|$)/;
 
 /** ns -> ms, to the microsecond: a double of ns would be off by up to 128 of them. */
 export function msOfNanos(nanos: bigint): number {
   return Number(nanos / 1000n) / 1000;
+}
+
+/** An integer of up to 64 bits. */
+export function integerOf(value: bigint): AttributeValue {
+  const number = Number(value);
+  return attributeOf(Number.isSafeInteger(number) ? number : exactNumber(String(value)));
+}
+
+/** What JSON has no number for is text, as protobuf's JSON writes it. */
+export function doubleOf(value: ExactNumber): AttributeValue {
+  if (value instanceof LongNumber)
+    return attributeOf(String(Number(value.text)) === value.text ? Number(value.text) : value);
+  return Number.isFinite(value) ? value : String(value);
+}
+
+/** Where JSON is read exactly, a LongNumber stands for a number everywhere. */
+function attributeOf(value: ExactNumber): AttributeValue {
+  return value as unknown as AttributeValue;
 }
 
 /** The body is not what it says, or is beyond a bound. `tooLarge`: of spans or bytes. */
@@ -45,8 +133,8 @@ export class Undecodable extends Error {
 export const SPANS_MAX = 8_192;
 /** SDKs keep 128 of a span; conversations that are written flat, one attribute a message, have more. */
 export const ATTRIBUTES_MAX = 2_048;
-/** Of values in values. Messages with parts and tool calls have 8. */
-export const DEPTH_MAX = 32;
+/** Of values in values, as in any JSON that comes in. */
+export const DEPTH_MAX = JSON_DEPTH_MAX;
 
 export function textOf(attributes: Attributes, ...names: readonly string[]): string | undefined {
   for (const name of names) {
@@ -77,29 +165,37 @@ export function jsonOf(attributes: Attributes, ...names: readonly string[]): Att
 
 /** What JSON text stands for, where a value is JSON text of an object or an array. */
 export function parsed(value: AttributeValue): AttributeValue {
-  if (typeof value !== 'string' || !/^\s*[[{]/.test(value)) return value;
-  try {
-    return JSON.parse(value) as AttributeValue;
-  } catch {
-    return value;
-  }
+  return typeof value === 'string' && /^\s*[[{]/.test(value) ? read(value) : value;
 }
 
 /** The same where all that is written there is JSON text: `"sunny"` stands for sunny. */
 export function anyJsonOf(attributes: Attributes, ...names: readonly string[]): AttributeValue | undefined {
   for (const name of names) {
     const value = attributes.get(name);
-    if (value === undefined) continue;
-    if (typeof value !== 'string') return value;
-    try {
-      return JSON.parse(value) as AttributeValue;
-    } catch {
-      return value;
-    }
+    if (value !== undefined) return typeof value === 'string' ? read(value) : value;
   }
   return undefined;
 }
 
+/** Of objects and arrays that were read out of text. */
+const SOURCES = new WeakMap<object, string>();
+
+/** Text that has not one reading (a key twice, too deep, no JSON) stays text, which policies treat as such. */
+function read(text: string): AttributeValue {
+  const value = exactValue(text) as AttributeValue | undefined;
+  if (value === undefined) return text;
+  if (typeof value === 'object' && value !== null && text.isWellFormed()) SOURCES.set(value, text.trim());
+  return value;
+}
+
+/** JSON text of a value; of one that was read out of text it is that text. */
+export function jsonTextOf(value: AttributeValue): string {
+  const source = typeof value === 'object' && value !== null ? SOURCES.get(value) : undefined;
+  return source ?? exactJson(value);
+}
+
 export function isObject(value: AttributeValue | undefined): value is { [key: string]: AttributeValue } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return (
+    typeof value === 'object' && value !== null && !Array.isArray(value) && !((value as unknown) instanceof LongNumber)
+  );
 }
