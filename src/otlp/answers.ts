@@ -50,8 +50,12 @@ const RPC_CODES: Record<number, number> = {
 };
 const RPC_INTERNAL = 13;
 
-export function statusBody({ status, message }: ServiceError, form: SpansForm): string | Buffer {
+/** Exporters drop what is too large; by default SDKs send 512 spans at once. */
+const FEWER = 'Have the exporter send fewer spans at once: OTEL_BSP_MAX_EXPORT_BATCH_SIZE.';
+
+export function statusBody({ status, message: what }: ServiceError, form: SpansForm): string | Buffer {
   const code = RPC_CODES[status] ?? RPC_INTERNAL;
+  const message = status === 413 ? `${what} ${FEWER}` : what;
   if (form === 'json') return JSON.stringify({ code, message });
   const writer = new BinaryWriter().tag(1, WireType.Varint).int32(code);
   return Buffer.from(writer.tag(2, WireType.LengthDelimited).string(message).finish());
