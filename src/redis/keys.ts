@@ -63,12 +63,19 @@ export class Keys {
   baseline = (partition: number, agent: string) => this.#p(partition, `baseline:${agent}`);
   /** String, PEXPIRE: kept request outcome under an Idempotency-Key, 24 h; while running, 10 s. */
   idempotency = (partition: number, account: string, key: string) =>
-    this.#p(partition, `idem:${account}:${digest(key)}`);
+    this.idempotencyNamed(partition, account, digest(key));
+  /** By how its name ends. */
+  idempotencyNamed = (partition: number, account: string, end: string) => this.#p(partition, `idem:${account}:${end}`);
   /**
    * List `<expiry, epoch ms>/<bytes>/<end of a record's name>`, oldest first: what is kept of an account under
    * Idempotency-Keys.
    */
   idempotencyOrder = (partition: number, account: string) => this.#p(partition, `idem-order:${account}`);
+  /**
+   * What is remembered of spans, traces and decisions (streams/span-notes.ts) counts as answers of an account of its
+   * own, so that it takes no place of the account's answers.
+   */
+  spanNotesOf = (account: string) => `${account}/spans`;
   /** Hash account id -> bytes of what is kept of it under Idempotency-Keys; '' -> of all. */
   idempotencyBytes = (partition: number) => this.#p(partition, 'idem-bytes');
   /** How the name of such a record ends. */

@@ -7,7 +7,6 @@
 -- ARGV[10..] fields and values of the entry, none: only the outcome is kept
 -- Result: {'appended', records that were let go}; or {'lost'} if the caller's running record is gone: then nothing was appended.
 -- Guarantees: safe to send again: an outcome that this very call kept is recognised, and nothing is appended twice.
-local EVICTED_MAX, OVERHEAD = 16, 180
 local record, done = redis.call('GET', KEYS[2]), 'done:' .. ARGV[1] .. ':' .. ARGV[3]
 if record == done then return { 'appended', 0 } end
 if record ~= 'running:' .. ARGV[1] .. ':' .. ARGV[2] then return { 'lost' } end
@@ -17,29 +16,5 @@ if #ARGV > 9 then
 end
 redis.call('SET', KEYS[2], done, 'PX', ARGV[4])
 
-local account, max = ARGV[7], tonumber(ARGV[9])
-local bytes = #KEYS[2] + #done + OVERHEAD
-local now = tonumber(redis.call('TIME')[1]) * 1000
-redis.call('RPUSH', KEYS[4], string.format('%.0f/%d/%s', now + ARGV[4], bytes, ARGV[8]))
-local own = redis.call('HINCRBY', KEYS[5], account, bytes)
-local all = redis.call('HINCRBY', KEYS[5], '', bytes)
-local share = max / (redis.call('HLEN', KEYS[5]) - 1)
-local names = string.sub(KEYS[2], 1, -#ARGV[8] - 1)
-local freed, evicted = 0, 0
-for _ = 1, EVICTED_MAX do
-  local untilMs, size, name = string.match(redis.call('LINDEX', KEYS[4], 0) or '', '^(%d+)/(%d+)/(.*)$')
-  if not name or name == ARGV[8] then break end
-  local isExpired = tonumber(untilMs) <= now
-  if not isExpired and (all - freed <= max or own - freed <= share) then break end
-  redis.call('LPOP', KEYS[4])
-  if not isExpired then
-    redis.call('DEL', names .. name)
-    evicted = evicted + 1
-  end
-  freed = freed + size
-end
-if freed > 0 then
-  redis.call('HINCRBY', KEYS[5], account, -freed)
-  redis.call('HINCRBY', KEYS[5], '', -freed)
-end
-return { 'appended', evicted }
+local bytes = kept(KEYS[4], KEYS[2], ARGV[8], #done, ARGV[4])
+return { 'appended', counted(KEYS[4], KEYS[5], ARGV[7], bytes, tonumber(ARGV[9]), string.sub(KEYS[2], 1, -#ARGV[8] - 1), { [ARGV[8]] = true, n = 1 }) }

@@ -29,7 +29,7 @@ const begin = new Script<[state: string, outcome?: string]>(
 const sweep = new Script<number>('idempotency-sweep', readAsset('src/redis/idempotency-sweep.lua'));
 const appendOnce = new Script<[state: string, evicted?: number]>(
   'stream-append-once',
-  readAsset('src/redis/stream-append-once.lua'),
+  keeping(readAsset('src/redis/stream-append-once.lua')),
   { acknowledges: true },
 );
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
@@ -218,15 +218,23 @@ export class AppendOnce {
     try {
       return await script.run(this.#redis, keys, args);
     } catch (cause) {
-      const error = toServiceError(cause);
-      if (known.recorded === undefined || error.recorded === false) throw error;
-      throw new ServiceError('unavailable', 'Redis did not answer; nothing was recorded.', {
-        recorded: false,
-        retryAfterSeconds: 1,
-        cause,
-      });
+      throw known.recorded === undefined ? toServiceError(cause) : nothingRecorded(cause);
     }
   }
+}
+
+/** Of a step that records nothing: a lost answer to it does no harm. */
+export function nothingRecorded(cause: unknown): ServiceError {
+  const error = toServiceError(cause);
+  if (error.recorded === false) return error;
+  const options = { recorded: false, retryAfterSeconds: 1, cause } as const;
+  return new ServiceError('unavailable', 'Redis did not answer; nothing was recorded.', options);
+}
+
+/** A script that keeps something counts it, and lets the oldest go past the bound. */
+export function keeping(lua: string): string {
+  const behindHead = lua.indexOf('\n') + 1;
+  return lua.slice(0, behindHead) + readAsset('src/redis/idempotency-kept.lua') + lua.slice(behindHead);
 }
 
 function usedElsewhere(): ServiceError {
