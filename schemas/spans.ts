@@ -23,7 +23,11 @@ export const ExportTraceServiceResponse = Type.Object({
           'Spans that should have been kept and could not be; an integer as text.',
           '2',
         ),
-        errorMessage: about(Type.String(), 'Why, each reason once.', 'a span id is not 8 bytes that are not all 0'),
+        errorMessage: about(
+          Type.String(),
+          'Why, each reason once, with the place of the first span that has it.',
+          '/resourceSpans/0/scopeSpans/0/spans/3: a span id is not 8 bytes that are not all 0, in JSON 16 digits in hex',
+        ),
       },
       { description: 'Left out: all that is of interest is recorded.' },
     ),

@@ -40,6 +40,7 @@ import { DependencyGauges } from './metrics/dependency-gauges.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import { UsageCounts } from './metrics/usage-counts.ts';
 import { SpanAgents } from './otlp/span-agents.ts';
+import { SPANS_BYTES_MAX } from './otlp/span-groups.ts';
 import { Allowances, SHADOW_UNITS } from './policy/allowance.ts';
 import type { PolicyWork } from './policy/policy-work.ts';
 import { Counters } from './policy/quotas/counters.ts';
@@ -81,6 +82,7 @@ import { IngestHeartbeat } from './streams/ingest-heartbeat.ts';
 import { LimitSignals } from './streams/limit-signals.ts';
 import { Progress } from './streams/progress.ts';
 import { ReadBarrier } from './streams/read-barrier.ts';
+import { SpanNotes } from './streams/span-notes.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
 const WAIT_MS_MAX = 2_000;
@@ -122,7 +124,7 @@ export async function frontParts({
   const rateLimits = new RateLimitBatcher(new Counters(redis), keys);
   const shadowLimits = new RateLimitBatcher(new Counters(redis), keys);
   const shadow = shadowParts(shadowLimits, metrics);
-  const once = makeAppendOnce({ redis, keys }, backlog, metrics);
+  const { once, notes } = makeKept({ redis, keys }, backlog, metrics);
   const limitSignals = new LimitSignals({ redis, keys });
   const isAccepting = () => !backlog.full() && watch.trouble === undefined;
   const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting });
@@ -141,7 +143,7 @@ export async function frontParts({
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
     ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, codecsFor(buffers)),
-    spans: makeSpansIntake({ clickhouse, cache, backlog, judging, registry, metrics }),
+    spans: makeSpansIntake({ clickhouse, cache, backlog, judging, registry, notes, metrics }),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
@@ -232,15 +234,16 @@ type SpansParts = {
   backlog: Backlog;
   judging: JudgingWorker;
   registry: Pick<Parts['registry'], 'agents' | 'newAgents'>;
+  notes: SpanNotes;
   metrics: Metrics;
 };
 
 function makeSpansIntake(parts: SpansParts): SpansIntake {
-  const { clickhouse, cache, backlog, judging, registry, metrics } = parts;
+  const { clickhouse, cache, backlog, judging, registry, notes, metrics } = parts;
   const count = (result: string, spans: number) => metrics.inc('gatehouse_spans_total', { result }, spans);
   return new SpansIntake({
-    ...{ worker: judging, cache, backlog, agents: new SpanAgents(registry.agents, registry.newAgents) },
-    decided: (account, ids) => decidedEvents(clickhouse, account, ids),
+    ...{ worker: judging, cache, backlog, notes, agents: new SpanAgents(registry.agents, registry.newAgents) },
+    decided: (account, ids) => decidedEvents(clickhouse, account, ids, SPANS_BYTES_MAX),
     onSpans({ spans, ignored, rejected }) {
       count('recorded', spans - ignored - rejected);
       count('ignored', ignored);
@@ -277,9 +280,10 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
   });
 }
 
-function makeAppendOnce(store: RegistryStore, backlog: Backlog, metrics: Metrics): AppendOnce {
+function makeKept(store: RegistryStore, backlog: Backlog, metrics: Metrics): { once: AppendOnce; notes: SpanNotes } {
   const onEvicted = (records: number) => metrics.inc('gatehouse_idempotency_evicted_total', {}, records);
-  return new AppendOnce({ ...store, bytesMax: () => backlog.idempotencyBytesMax, onEvicted });
+  const options = { ...store, bytesMax: () => backlog.idempotencyBytesMax, onEvicted };
+  return { once: new AppendOnce(options), notes: new SpanNotes(options) };
 }
 
 function makeLimiter(store: RegistryStore, config: Config, limitSignals: LimitSignals): RequestLimiter {

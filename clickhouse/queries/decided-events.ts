@@ -13,24 +13,31 @@ type DecidedEvent = {
   outcome: Outcome;
   reason: Reason | null;
   policyId: string | null;
+  payloadText: string;
 };
 
-/** Those that are stored, with their final outcome; ids that are none are left out. */
+/**
+ * Those that are stored, with their final outcome; ids that are none are left out, and what is behind `bytesMax` of
+ * payloads.
+ */
 export async function decidedEvents(
   clickhouse: ClickHouse,
   account: string,
   ids: readonly string[],
+  bytesMax: number,
 ): Promise<DecidedEvent[]> {
   const known = ids.filter((id) => isId('event', id));
   const rows: EventRow[] = [];
-  for (let from = 0; from < known.length; ) {
-    const { events, ids: count } = await getEvents(clickhouse, account, known.slice(from), { payload: 'none' });
+  let bytes = 0;
+  for (let from = 0; from < known.length && bytes < bytesMax; ) {
+    const { events, ids: count } = await getEvents(clickhouse, account, known.slice(from));
     rows.push(...events);
+    bytes += events.reduce((sum, { payload }) => sum + payload.length, 0);
     from += count;
   }
-  return rows.map(({ id, agent_id: agentId, type, policy_result }) => {
+  return rows.map(({ id, agent_id: agentId, type, payload: payloadText, policy_result }) => {
     const result = policy_result === '' ? undefined : (JSON.parse(policy_result) as PolicyResult);
     const { outcome = 'allowed', reason = null, policy_id: policyId = null } = result ?? {};
-    return { id, agentId, type: type as EventType, outcome, reason, policyId };
+    return { id, agentId, type: type as EventType, outcome, reason, policyId, payloadText };
   });
 }

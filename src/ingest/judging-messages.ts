@@ -5,9 +5,11 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../common/errors.ts';
 import type { Moment } from '../common/steady-clock.ts';
-import type { AgentRef, SentSpans, SpanGroups } from '../otlp/span-groups.ts';
+import type { SentSpans, SpanCounts } from '../otlp/span-groups.ts';
+import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { Before } from '../policy/observed.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
+import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import type { MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
 import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
@@ -70,16 +72,19 @@ export type Calls = {
   release: { args: OnceKey & { token: string }; answer: undefined };
   /** Those of the events that are stored. */
   decided: { args: { ids: string[] }; answer: readonly DecidedEvent[] };
+  /** Whose the spans are, and their traces, as far as earlier requests said: span-notes.ts. */
+  owners: { args: { notes: string[] }; answer: readonly (string | null)[] };
+  claim: { args: SpansClaim; answer: ClaimAnswer };
   /** Those that are not there are registered; text: why one cannot be had. */
-  agents: { args: { refs: AgentRef[] }; answer: readonly (AgentRecord | string)[] };
+  agents: { args: { refs: AgentRef[] }; answer: readonly (ResolvedAgent | string)[] };
 };
 export type CallName = keyof Calls;
 /** What comes of a submission. */
 export type Submitted = { body: Uint8Array; isRepeat: boolean; counts: SubmissionCounts };
 /** An event that was judged before something was done, for the span that says so. */
-export type DecidedEvent = Before & { agentId: string; type: EventType };
+export type DecidedEvent = Before & { agentId: string; type: EventType; payloadText: string };
 /** What comes of spans. */
-export type SubmittedSpans = Omit<SpanGroups, 'groups' | 'digest'> & { counts: SubmissionCounts };
+export type SubmittedSpans = SpanCounts & { counts: SubmissionCounts };
 export type CallMessage = {
   [Name in CallName]: { kind: 'call'; id: number; call: number; name: Name; args: Calls[Name]['args'] };
 }[CallName];

@@ -8,27 +8,22 @@
 import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { EventType, Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
+import type { Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { STEADY_CLOCK, steadyNow } from '../common/steady-clock.ts';
-import { Undecodable } from '../otlp/span.ts';
-import { groupSpans, reject, type SpanGroups, type SpanSubmission } from '../otlp/span-groups.ts';
 import { Allowances, SHADOW_UNITS_APART } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
-import type { Before } from '../policy/observed.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
 import { callerLeft, Ingest } from './ingest.ts';
-import type { Answer, Caller, IngestParts, IngestRequest, MatchedPolicy, ShadowSums } from './ingest-parts.ts';
+import type { Answer, Caller, IngestParts, MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import { JsonCodec } from './json-codec.ts';
 import {
   type CallName,
   type Calls,
-  type DecidedEvent,
   errorOf,
   type FromThread,
   type SentEntry,
@@ -41,9 +36,8 @@ import {
   type ThreadData,
   type ToThread,
 } from './judging-messages.ts';
-import { observedCodec } from './observed-codec.ts';
 import type { QuotaRequest } from './rate-limit-batcher.ts';
-import { isTimely } from './submission.ts';
+import { SpanJudging } from './span-judging.ts';
 import { WasmCodec } from './wasm-codec.ts';
 
 const { prefix, partitions, eventBytesMax } = workerData as ThreadData;
@@ -59,8 +53,6 @@ if (process.platform === 'linux') os.setPriority(0, NICE);
 
 const shadowAllowances = new Allowances(SHADOW_UNITS_APART);
 const codecs = [new WasmCodec(), new JsonCodec()];
-/** Events that the spans of a request may say were decided before; of any more nothing is asked. */
-const DECIDED_MAX = 500;
 
 const waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
 const rulesOf = new Map<string, Promise<RuleSet>>();
@@ -173,73 +165,29 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
   });
 }
 
-/**
- * Resolves once all events of the spans are recorded. Each part has an Idempotency-Key by the bytes of the request and
- * its place in it: exporters send the same again where they got no answer, and what was recorded is not again. By the
- * inflated bytes: gzip writes the time into its head.
- */
+/** Resolves once all events of the spans are recorded. */
 async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
-  const { id, account, keyId, requestId, body, form, boundTo } = message;
+  const { id, account, body } = message;
   const rules = await rulesFor(message);
-  const nowMs = steadyNow();
-  const isKeptTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
-  const { groups, digest, ...found } = grouped({ body, form }, { eventBytesMax, boundTo, isTimely: isKeptTime });
-  const agents = groups.length === 0 ? [] : await call(id, 'agents', { refs: groups.map(({ agent }) => agent) });
-  const key = `otlp/${keyId}/${digest.toString('base64url')}`;
-  const decided = await decidedEvents(id, groups);
   const sums = new Sums();
-  for (const [i, { spans, parts }] of groups.entries()) {
-    const agent = agents[i]!;
-    if (typeof agent === 'string') {
-      reject(found, agent, spans);
-      continue;
-    }
-    for (const [j, part] of parts.entries()) {
-      const request = { agentId: agent.id, shape: 'many', requestId, idempotencyKey: `${key}/${i}/${j}` } as const;
-      const before = part.map(({ decisionId, type }) => beforeOf(decided.get(decisionId ?? ''), agent, type));
-      await submitPart(id, { ...request, account, body: digest }, { part, before }, { agent, account, rules, sums });
-    }
-  }
-  // The bytes of parts are those of their digests.
+  const judging = new SpanJudging({
+    ...{ keys, eventBytesMax },
+    call: (name, args) => call(id, name, args),
+    submit(request, codec, { agent, token }) {
+      const parts = partsOf(id, { agent, account, rules, sums });
+      const once = { ...parts.once, begin: async () => ({ state: 'new', token }) as const };
+      const ingest = new Ingest({ ...parts, once }, [codec]);
+      return new Promise((resolve, refused) => {
+        ingest.submit(
+          request,
+          callerOf(id, () => resolve(), refused),
+        );
+      });
+    },
+  });
+  const found = await judging.record(message, steadyNow());
   sums.bytes = body.length;
   return { ...found, counts: sums.total() };
-}
-
-/** By their ids. What is not stored yet is judged as if it had not been asked about. */
-async function decidedEvents(id: number, groups: SpanGroups['groups']): Promise<Map<string, DecidedEvent>> {
-  const asked = groups.flatMap(({ parts }) => parts.flat().flatMap(({ decisionId }) => decisionId ?? []));
-  const ids = [...new Set(asked)].slice(0, DECIDED_MAX);
-  const events = ids.length === 0 ? [] : await call(id, 'decided', { ids });
-  return new Map(events.map((event) => [event.id, event]));
-}
-
-/** Of the same agent and of the same kind: a span cannot take another's word for its own. */
-function beforeOf(event: DecidedEvent | undefined, agent: AgentRecord, type: EventType): Before | undefined {
-  return event !== undefined && event.agentId === agent.id && event.type === type ? event : undefined;
-}
-
-/** Throws ServiceError for what cannot be read. */
-function grouped(...args: Parameters<typeof groupSpans>): SpanGroups {
-  try {
-    return groupSpans(...args);
-  } catch (error) {
-    if (!(error instanceof Undecodable)) throw error;
-    const sentence = `The spans cannot be taken: ${error.message}.`;
-    throw new ServiceError(error.tooLarge ? 'payload_too_large' : 'validation_failed', sentence, { recorded: false });
-  }
-}
-
-type Part = { part: readonly SpanSubmission[]; before: readonly (Before | undefined)[] };
-
-function submitPart(id: number, request: IngestRequest, { part, before }: Part, given: Given): Promise<void> {
-  const ingest = new Ingest(partsOf(id, given), [observedCodec(part, before)]);
-  return new Promise((resolve, reject) => {
-    const refused = (error: unknown) => reject(isInProgress(error) ? stillRunning() : error);
-    ingest.submit(
-      request,
-      callerOf(id, () => resolve(), refused),
-    );
-  });
 }
 
 /** The client is the front's; whether it has left is asked again and again. */
@@ -251,16 +199,6 @@ function callerOf(id: number, accepted: Caller['accepted'], refused: Caller['ref
       return works.get(id)?.isLeft === true;
     },
   };
-}
-
-function isInProgress(error: unknown): boolean {
-  return error instanceof ServiceError && error.code === 'idempotency_in_progress';
-}
-
-/** Exporters try again after 503, and never after 409. */
-function stillRunning(): ServiceError {
-  const options = { recorded: false, retryAfterSeconds: 1 } as const;
-  return new ServiceError('unavailable', 'The same spans are being recorded at this moment.', options);
 }
 
 /** What has not changed since the account's last set is not compiled again. */

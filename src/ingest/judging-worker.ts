@@ -13,14 +13,13 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { FairQueue, QueueFull } from '../common/fair-queue.ts';
 import { STEADY_CLOCK } from '../common/steady-clock.ts';
-import type { AgentRef } from '../otlp/span-groups.ts';
+import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { PolicyInput, RuleSet } from '../policy/engine.ts';
 import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
 import { assetPath } from '../process/assets.ts';
@@ -29,6 +28,7 @@ import type { Log } from '../process/log.ts';
 import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { PackedEntry } from '../streams/packing.ts';
+import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import { callerLeft } from './ingest.ts';
 import type { Caller, IngestParts, ShadowParts, ToJudge } from './ingest-parts.ts';
 import {
@@ -78,7 +78,9 @@ export type JudgingParts = Pick<
 };
 /** What spans need that the thread does not have. */
 type SpanCalls = {
-  resolve: (refs: readonly AgentRef[]) => Promise<(AgentRecord | string)[]>;
+  resolve: (refs: readonly AgentRef[]) => Promise<(ResolvedAgent | string)[]>;
+  owners: (notes: readonly string[]) => Promise<readonly (string | null)[]>;
+  claim: (claim: SpansClaim) => Promise<ClaimAnswer>;
   /** Of those events that are stored. Does not reject. */
   decided: (ids: readonly string[]) => Promise<DecidedEvent[]>;
 };
@@ -353,6 +355,10 @@ export class JudgingWorker implements Part, PolicyWork {
         return once.begin(message.args);
       case 'agents':
         return work.spans!.resolve(message.args.refs);
+      case 'owners':
+        return work.spans!.owners(message.args.notes);
+      case 'claim':
+        return work.spans!.claim(message.args);
       case 'decided':
         return work.spans!.decided(message.args.ids);
       case 'appendOnce': {

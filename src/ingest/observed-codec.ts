@@ -2,35 +2,43 @@
 // codec does). They come as values, after the fact: policy/observed.ts.
 // Invariant: what is kept under an Idempotency-Key is a count: a request that comes again is answered that it is there.
 import type { AgentRecord } from '../../schemas/agent.ts';
+import type { JsonObject } from '../../schemas/common.ts';
 import { idAt } from '../common/ids.ts';
 import { judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import { type Before, decidedBefore, observed, withoutLimits } from '../policy/observed.ts';
 import type { Arrivals } from './arrival.ts';
 import type { ByShadows, Codec, DecodedBody, Encoded } from './codec.ts';
+import { isSameCall, readPayload } from './decided-calls.ts';
 import { encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import type { ParsedSubmission } from './submission.ts';
 import { View } from './view.ts';
 
+/** `call`: its payload as it is stored, where that is not the span's: then it may be the span's redacted copy. */
+export type AskedBefore = { before: Before; call: JsonObject | undefined };
+
+/** `whole`: as it was sent, where that is too large to be kept. It is judged; what is left of it is kept. */
+type ObservedSubmission = ParsedSubmission & { whole?: ParsedSubmission };
+
 /** Of one submission: whatever its body is, these are its events. `before`: what was decided of each, if anything. */
 export function observedCodec(
-  submissions: readonly ParsedSubmission[],
-  before: readonly (Before | undefined)[],
+  submissions: readonly ObservedSubmission[],
+  before: readonly (AskedBefore | undefined)[],
 ): Codec {
   return { name: 'json', decode: (request) => new ObservedBody(request, submissions, before) };
 }
 
 class ObservedBody implements DecodedBody {
   readonly #request: IngestRequest;
-  readonly #submissions: readonly ParsedSubmission[];
-  readonly #before: readonly (Before | undefined)[];
+  readonly #submissions: readonly ObservedSubmission[];
+  readonly #before: readonly (AskedBefore | undefined)[];
 
   constructor(
     request: IngestRequest,
-    submissions: readonly ParsedSubmission[],
-    before: readonly (Before | undefined)[],
+    submissions: readonly ObservedSubmission[],
+    before: readonly (AskedBefore | undefined)[],
   ) {
     this.#request = request;
     this.#submissions = submissions;
@@ -42,16 +50,21 @@ class ObservedBody implements DecodedBody {
   }
 
   judge(index: number, agent: AgentRecord, rules: RuleSet): Judgement {
-    return withoutLimits(judge(rules, new View(this.#submissions[index]!, agent), undefined));
+    const judgement = withoutLimits(judge(rules, this.#view(index, agent), undefined));
+    if (!this.#isCut(index, judgement)) return judgement;
+    return { ...judgement, redacted: judge(rules, new View(this.#submissions[index]!, agent), undefined).redacted };
   }
 
   async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement> {
-    return withoutLimits(await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause));
+    const judgement = withoutLimits(await rules.judgeWithPauses(this.#view(index, agent), pause));
+    if (!this.#isCut(index, judgement)) return judgement;
+    const { redacted } = await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause);
+    return { ...judgement, redacted };
   }
 
   judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
-    if (this.#before[index] !== undefined) return null;
-    return uncounted(shadows.judge(new View(this.#submissions[index]!, agent), allowance));
+    if (this.#isAsked(index)) return null;
+    return uncounted(shadows.judge(this.#view(index, agent), allowance));
   }
 
   async judgeShadowsWithPauses(
@@ -59,8 +72,18 @@ class ObservedBody implements DecodedBody {
     agent: AgentRecord,
     { shadows, allowance, pause }: ByShadows & { pause: Pause },
   ): Promise<ShadowJudgement> {
-    if (this.#before[index] !== undefined) return null;
-    return uncounted(await shadows.judgeWithPauses(new View(this.#submissions[index]!, agent), allowance, pause));
+    if (this.#isAsked(index)) return null;
+    return uncounted(await shadows.judgeWithPauses(this.#view(index, agent), allowance, pause));
+  }
+
+  #view(index: number, agent: AgentRecord): View {
+    const submission = this.#submissions[index]!;
+    return new View(submission.whole ?? submission, agent);
+  }
+
+  /** Was something redacted of which a part alone is kept? */
+  #isCut(index: number, { redacted }: Judgement): boolean {
+    return redacted !== null && this.#submissions[index]!.whole !== undefined;
   }
 
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
@@ -74,7 +97,13 @@ class ObservedBody implements DecodedBody {
 
   #decided(index: number, decision: Decision): Decision {
     const before = this.#before[index];
-    return before === undefined ? observed(decision) : decidedBefore(before, decision);
+    const isSame = this.#isAsked(index) || isRedactedCall(before?.call, decision);
+    return before !== undefined && isSame ? decidedBefore(before.before, decision) : observed(decision);
+  }
+
+  #isAsked(index: number): boolean {
+    const before = this.#before[index];
+    return before !== undefined && before.call === undefined;
   }
 
   repeat(): Answer {
@@ -82,6 +111,11 @@ class ObservedBody implements DecodedBody {
   }
 
   release(): void {}
+}
+
+function isRedactedCall(call: JsonObject | undefined, { redacted }: Decision): boolean {
+  const copy = call === undefined || redacted === null ? undefined : readPayload(redacted.payloadText);
+  return copy !== undefined && isSameCall(call!, copy);
 }
 
 function uncounted(judgement: ShadowJudgement): ShadowJudgement {

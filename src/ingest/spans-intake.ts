@@ -10,6 +10,7 @@ import type { SpanAgents } from '../otlp/span-agents.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Actor } from '../registry/principal.ts';
 import type { Backlog } from '../streams/backlog.ts';
+import type { SpanNotes } from '../streams/span-notes.ts';
 import type { Caller } from './ingest-parts.ts';
 import type { DecidedEvent } from './judging-messages.ts';
 import type { JudgingWorker, SpansToJudge } from './judging-worker.ts';
@@ -18,15 +19,16 @@ type Parts = {
   worker: Pick<JudgingWorker, 'submitSpans'>;
   cache: Pick<RegistryCache, 'rules'>;
   backlog: Pick<Backlog, 'full'>;
-  agents: Pick<SpanAgents, 'resolve'>;
+  agents: Pick<SpanAgents, 'resolve' | 'known'>;
+  notes: Pick<SpanNotes, 'owners' | 'claim'>;
   /** Events that were judged before, as far as they are stored. */
   decided: (account: string, ids: readonly string[]) => Promise<DecidedEvent[]>;
   /** Called with what came of the spans of a request. */
   onSpans: (outcome: SpansOutcome) => void;
 };
 
-/** A sender waits no longer for what was decided; then its spans are judged. */
-const DECIDED_MS_MAX = 2_000;
+/** A sender waits no longer for what was decided; then its spans are judged. Exporters wait for 10 s. */
+const DECIDED_MS_MAX = 5_000;
 
 export class SpansIntake {
   readonly #parts: Parts;
@@ -44,16 +46,20 @@ export class SpansIntake {
   }
 
   async #submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): Promise<SpansOutcome> {
-    const { worker, cache, backlog, agents, decided, onSpans } = this.#parts;
+    const { worker, cache, backlog, agents, notes, decided, onSpans } = this.#parts;
+    const { account } = spans;
     if (backlog.full())
       throw new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
         recorded: false,
         retryAfterSeconds: 1,
       });
-    const rules = await cache.rules(spans.account);
+    const rules = await cache.rules(account);
     const calls: SpansToJudge['calls'] = {
-      resolve: (refs) => agents.resolve(spans.account, actor, refs),
-      decided: (ids) => withTimeout(decided(spans.account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
+      resolve: (refs) => agents.resolve(account, actor, refs),
+      // One that was deleted since has no spans: their program says whose these spans are.
+      owners: async (asked) => agents.known(account, await notes.owners(account, asked)),
+      claim: (claim) => notes.claim(account, claim),
+      decided: (ids) => withTimeout(decided(account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
     };
     const outcome = await worker.submitSpans({ spans, rules, calls }, caller);
     onSpans(outcome);

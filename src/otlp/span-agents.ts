@@ -1,4 +1,6 @@
 // Finds the agents that spans name, and has those registered that are new (in the front, for the judging thread).
+// Past the bound of new agents their spans go to the agent of their program, or to one that has all of these: a span is
+// not lost because its name is new.
 // Failure: the spans of an agent that cannot be had are rejected, with the reason; a Redis that is away refuses the
 // request.
 import type { Agent, AgentCreate, AgentRecord } from '../../schemas/agent.ts';
@@ -7,7 +9,9 @@ import { ServiceError } from '../common/errors.ts';
 import type { Agents } from '../registry/agents.ts';
 import type { NewAgents } from '../registry/new-agents.ts';
 import type { Actor } from '../registry/principal.ts';
-import type { AgentRef } from './span-groups.ts';
+import type { AgentRef, ResolvedAgent } from './span-owners.ts';
+
+type Named = Extract<AgentRef, { name: string }>;
 
 export class SpanAgents {
   readonly #agents: Pick<Agents, 'get' | 'byName'>;
@@ -19,17 +23,53 @@ export class SpanAgents {
   }
 
   /** In the order of `refs`; text: why there is none. Throws ServiceError unavailable. */
-  async resolve(account: string, actor: Actor, refs: readonly AgentRef[]): Promise<(AgentRecord | string)[]> {
+  async resolve(account: string, actor: Actor, refs: readonly AgentRef[]): Promise<(ResolvedAgent | string)[]> {
     const found = await Promise.all(refs.map((ref) => this.#find(account, ref)));
     const unknown = this.#newAgents.ofRequest(account, actor);
-    const agents: (AgentRecord | string)[] = [];
+    const standIns = new Map<string, Promise<ResolvedAgent>>();
+    const agents: (ResolvedAgent | string)[] = [];
+    let isFull = false;
     for (const [i, ref] of refs.entries()) {
       const known = found[i]!;
-      if (known !== null) agents.push(recordOf(known));
+      if (known !== null) agents.push({ record: recordOf(known) });
       else if ('id' in ref) agents.push('gatehouse.agent.id names no agent');
-      else agents.push(await unknown.register(creationOf(ref)).then(recordOf, whyNone));
+      else {
+        const made: AgentRecord | string = isFull
+          ? 'full'
+          : await unknown.register(creationOf(ref)).then(recordOf, whyNone);
+        isFull ||= made === 'full';
+        if (typeof made === 'object') agents.push({ record: made });
+        else if (made !== 'full') agents.push(made);
+        else agents.push({ ...(await this.#standIn(account, ref, { unknown, standIns })), asName: ref.name });
+      }
     }
     return agents;
+  }
+
+  /** Null in place of an agent that is not there any more. */
+  async known(account: string, ids: readonly (string | null)[]): Promise<(string | null)[]> {
+    const named = [...new Set(ids)].filter((id) => id !== null);
+    const agents = await Promise.all(named.map((id) => this.#agents.get(account, id)));
+    const there = new Set(named.filter((_, i) => agents[i] !== null));
+    return ids.map((id) => (id !== null && there.has(id) ? id : null));
+  }
+
+  #standIn(
+    account: string,
+    { service = '' }: Named,
+    {
+      unknown,
+      standIns,
+    }: { unknown: ReturnType<NewAgents['ofRequest']>; standIns: Map<string, Promise<ResolvedAgent>> },
+  ): Promise<ResolvedAgent> {
+    const known = standIns.get(service);
+    if (known !== undefined) return known;
+    const found = (async () => {
+      const ofProgram = service === '' ? null : await this.#agents.byName(account, service);
+      return { record: recordOf(ofProgram ?? (await unknown.registerOthers())) };
+    })();
+    standIns.set(service, found);
+    return found;
   }
 
   #find(account: string, ref: AgentRef): Promise<Agent | null> {
@@ -37,9 +77,10 @@ export class SpanAgents {
   }
 }
 
+/** `full`: there are too many new ones. */
 function whyNone(error: unknown): string {
-  if (error instanceof ServiceError && error.code !== 'unavailable') return error.message;
-  throw error;
+  if (!(error instanceof ServiceError) || error.code === 'unavailable') throw error;
+  return error.code === 'rate_limited' ? 'full' : error.message;
 }
 
 function recordOf({ last_seen_at: _seen, ...record }: Agent): AgentRecord {
@@ -60,7 +101,7 @@ const OF_SCOPE: readonly [RegExp, Framework][] = [
   [/semantic[-_.]?kernel/, 'semantic-kernel'],
 ];
 
-function creationOf({ name, framework: scope }: { name: string; framework: string }): AgentCreate {
+function creationOf({ name, framework: scope }: Named): AgentCreate {
   const lower = scope.toLowerCase();
   const known = OF_SCOPE.find(([pattern]) => pattern.test(lower))?.[1];
   const word = lower.split(/[^a-z]+/).findLast((part) => (FRAMEWORKS as readonly string[]).includes(part));

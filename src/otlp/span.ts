@@ -40,7 +40,8 @@ export type DecodedSpans = { spans: TraceSpan[]; faults: string[] };
 
 /** Adds what `read` gives, or the fault that it throws: a span that cannot be read is rejected by itself. */
 export function addSpan({ spans, faults }: DecodedSpans, read: () => TraceSpan): void {
-  if (spans.length + faults.length >= SPANS_MAX) throw tooManySpans();
+  if (spans.length + faults.length >= SPANS_MAX)
+    throw new Undecodable(`there are more than ${SPANS_MAX} spans`, { tooLarge: true });
   try {
     spans.push(read());
   } catch (error) {
@@ -53,14 +54,6 @@ export function addSpan({ spans, faults }: DecodedSpans, read: () => TraceSpan):
 export function rejectFrom({ spans, faults }: DecodedSpans, first: number, fault: string): void {
   faults.push(...spans.splice(first).map(() => fault));
 }
-
-function tooManySpans(): Undecodable {
-  const what = `there are more than ${SPANS_MAX} spans; have the exporter send fewer at once`;
-  return new Undecodable(`${what} (${BATCH_SETTING})`, { tooLarge: true });
-}
-
-/** What an exporter is set by to send fewer spans at once. */
-export const BATCH_SETTING = 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE';
 
 /**
  * Attributes in a bounded number. Past it those of numbered names are left out: a conversation is written flat so, an

@@ -3,7 +3,8 @@
 // counted by agent and policies that are scoped to one. So there is one bound, of all such calls of an account.
 // Invariant: registration is by name, so a call that is sent again finds what it made. A key that is kept to agents
 // that are there, or bound to one, registers none.
-// Failure: over the bound no agent is made, and the caller is answered why; a Redis that is away refuses the call.
+// Failure: over the bound no agent is made, and the caller is answered why, or has the one for all others; a Redis that
+// is away refuses the call.
 import type { Agent, AgentCreate } from '../../schemas/agent.ts';
 import { ServiceError } from '../common/errors.ts';
 import { NEW_AGENTS_A_REQUEST_MAX, NEW_AGENTS_AN_HOUR_MAX } from '../common/limits.ts';
@@ -21,10 +22,17 @@ export class NewAgents {
     this.#agents = agents;
   }
 
-  /** For those of one request that are not there. Rejects with insufficient_scope, rate_limited, unavailable. */
-  ofRequest(account: string, actor: Actor): { register(body: AgentCreate): Promise<Agent> } {
+  /**
+   * For those of one request that are not there. Rejects with insufficient_scope, rate_limited, unavailable.
+   * `registerOthers`: the one that stands for all that are over the bound; it takes no place.
+   */
+  ofRequest(
+    account: string,
+    actor: Actor,
+  ): { register(body: AgentCreate): Promise<Agent>; registerOthers(): Promise<Agent> } {
     let made = 0;
     return {
+      registerOthers: async () => (await this.#agents.register(account, OTHERS, actor)).agent,
       register: async (body) => {
         if (actor.registersAgents === false) throw keptToAgents();
         if (made === NEW_AGENTS_A_REQUEST_MAX)
@@ -46,6 +54,9 @@ export class NewAgents {
     if (taken === 0) throw tooMany(`more than ${max} new agents in an hour`, Math.ceil(untilNextUs / 1_000_000));
   }
 }
+
+/** What is done by agents whose names are over the bound. */
+const OTHERS: AgentCreate = { name: 'otlp-others', framework: 'custom', metadata: { registered_by: 'otlp' } };
 
 function tooMany(what: string, retryAfterSeconds: number): ServiceError {
   const message = `No agent is made for this name, since there are ${what}: name one that is there, or have it registered with POST /v1/agents.`;

@@ -12,7 +12,7 @@ import { encodeEvents } from '../../src/ingest/encode.ts';
 import { readBatch, readSubmission } from '../../src/ingest/submission.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { Undecodable } from '../../src/otlp/span.ts';
-import { groupSpans } from '../../src/otlp/span-groups.ts';
+import { groupsOf, partsOf, readSpans } from '../../src/otlp/span-groups.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { checkPolicy, judge, type PolicyInput, RuleSet } from '../../src/policy/engine.ts';
 import type { EventView } from '../../src/policy/judgement.ts';
@@ -162,15 +162,16 @@ export function spans(input: string): void {
   const body = Buffer.from(input, 'latin1');
   for (const form of ['protobuf', 'json'] as const) {
     try {
-      const { groups } = groupSpans({ body, form }, SPANS_OPTIONS);
-      for (const { payloadText } of groups.flatMap(({ parts }) => parts.flat())) JSON.parse(payloadText);
+      const groups = groupsOf(readSpans({ body, form }, SPANS_OPTIONS), new Map());
+      const parts = groups.flatMap(({ spans }) => partsOf(spans, EVENT_BYTES_MAX)).flat();
+      for (const { payloadText } of parts.flatMap(({ events }) => events)) JSON.parse(payloadText);
     } catch (error) {
       if (!(error instanceof Undecodable)) throw error;
     }
   }
 }
 
-const SPANS_OPTIONS = { eventBytesMax: EVENT_BYTES_MAX, boundTo: undefined, isTimely: () => true };
+const SPANS_OPTIONS = { boundTo: undefined, isTimely: () => true };
 
 const [SHELL, SQL] = readPolicyFiles([assetPath('policies/destructive-commands.yaml')]).map(
   ({ policy }) => new RuleSet(policiesOf([policy as never])),

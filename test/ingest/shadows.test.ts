@@ -286,7 +286,8 @@ t.test(
       traceId: undefined,
       occurredAt: NOW,
     };
-    const before = { id: 'evt_1', outcome: 'allowed' as const, reason: null, policyId: null };
+    const decided = { id: 'evt_1', outcome: 'allowed' as const, reason: null, policyId: null };
+    const before = { before: decided, call: undefined };
     const codec = observedCodec([submission, submission, submission], [undefined, before, undefined]);
     const seen = await take((await prepared(shadows))!, Buffer.alloc(0), 'many', [codec]);
     const said = [{ policy_id: shadows[0]!.id, revision: 1, would: 'blocked' }];

@@ -8,7 +8,7 @@ import { exactJson } from '../../src/common/exact-json.ts';
 import { decodeJson } from '../../src/otlp/decode-json.ts';
 import { decodeProtobuf } from '../../src/otlp/decode-protobuf.ts';
 import { ATTRIBUTES_MAX, DEPTH_MAX, type DecodedSpans, SPANS_MAX, Undecodable } from '../../src/otlp/span.ts';
-import { groupSpans } from '../../src/otlp/span-groups.ts';
+import { groupsOf, readSpans } from '../../src/otlp/span-groups.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
 
@@ -132,11 +132,11 @@ t.test('both forms of a request are read alike, by either kind of names', (t) =>
   t.end();
 });
 
-const OPTIONS = { eventBytesMax: 1_048_576, boundTo: undefined, isTimely: () => true };
+const OPTIONS = { boundTo: undefined, isTimely: () => true };
 
 function refusal(body: Uint8Array, form: 'json' | 'protobuf'): { message: string; tooLarge: boolean } {
   try {
-    groupSpans({ body, form }, OPTIONS);
+    groupsOf(readSpans({ body, form }, OPTIONS), new Map());
   } catch (error) {
     if (error instanceof Undecodable) return { message: error.message, tooLarge: error.tooLarge };
     throw error;

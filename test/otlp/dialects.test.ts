@@ -5,21 +5,28 @@ import path from 'node:path';
 import t from 'tap';
 import { eventsOf } from '../../src/otlp/events-of.ts';
 import type { AttributeValue, TraceSpan } from '../../src/otlp/span.ts';
-import { groupSpans } from '../../src/otlp/span-groups.ts';
+import { groupsOf, partsOf, readSpans, type SpanGroup } from '../../src/otlp/span-groups.ts';
 import { assetPath } from '../../src/process/assets.ts';
 
 const FOLDER = assetPath('test/otlp/golden');
-const OPTIONS = { eventBytesMax: 1_048_576, boundTo: undefined, isTimely: () => true };
+const OPTIONS = { boundTo: undefined, isTimely: () => true };
+
+function eventsOfGroup({ spans }: SpanGroup) {
+  return partsOf(spans, 1_048_576)
+    .flat()
+    .flatMap(({ events }) => events)
+    .sort((a, b) => a.occurredAt - b.occurredAt);
+}
 
 /** Agents by name, with their events in the order in which they are recorded. */
 function eventsIn(file: string): Record<string, unknown[]> {
   const body = readFileSync(path.join(FOLDER, file));
-  const { groups, rejected } = groupSpans({ body, form: file.endsWith('.json') ? 'json' : 'protobuf' }, OPTIONS);
-  t.equal(rejected, 0);
+  const found = readSpans({ body, form: file.endsWith('.json') ? 'json' : 'protobuf' }, OPTIONS);
+  t.equal(found.rejected, 0);
   return Object.fromEntries(
-    groups.map(({ agent, parts }) => [
-      'id' in agent ? agent.id : `${agent.name} (${agent.framework})`,
-      parts.flat().map(({ type, payload, traceId, occurredAt }) => ({ type, traceId, occurredAt, payload })),
+    groupsOf(found, new Map()).map((group) => [
+      'id' in group.agent ? group.agent.id : `${group.agent.name} (${group.agent.framework})`,
+      eventsOfGroup(group).map(({ type, payload, traceId, occurredAt }) => ({ type, traceId, occurredAt, payload })),
     ]),
   );
 }
@@ -177,11 +184,8 @@ t.test('whose a span is', (t) => {
   const agents = (spans: unknown[], resource: Record<string, string> = {}, boundTo?: string) => {
     const attributes = Object.entries(resource).map(([key, stringValue]) => ({ key, value: { stringValue } }));
     const request = { resourceSpans: [{ resource: { attributes }, scopeSpans: [{ scope: { name: 's' }, spans }] }] };
-    const { groups } = groupSpans(
-      { body: Buffer.from(JSON.stringify(request)), form: 'json' },
-      { ...OPTIONS, boundTo },
-    );
-    return groups.map(({ agent, spans }) => [Object.values(agent)[0], spans]);
+    const found = readSpans({ body: Buffer.from(JSON.stringify(request)), form: 'json' }, { ...OPTIONS, boundTo });
+    return groupsOf(found, new Map()).map(({ agent, spans }) => [Object.values(agent)[0], spans.length]);
   };
   const service = { 'service.name': 'service' };
   t.same(agents([chat('1', '')], service), [['service', 1]]);

@@ -18,7 +18,7 @@ export const spanRoutes: Route[] = [
       tag: 'Traces',
       summary: 'Send spans by OTLP/HTTP',
       description:
-        'Spans of models, tools and agents become events of the agents that they name, which are registered where they are new; other spans are ignored. Protobuf (`application/x-protobuf`) or JSON, plain or with gzip. Judged after the fact: `policy_result.enforced` is false. The same bytes sent again by the same key are recorded once. Errors are `google.rpc.Status` in the form of the request.',
+        'Spans of models, tools and agents become events of the agents that they name, which are registered where they are new; other spans are ignored. A span that cannot be read is rejected by itself. Protobuf (`application/x-protobuf`) or JSON, plain or with gzip. Judged after the fact: `policy_result.enforced` is false. A span that comes again, by its trace and span id, is recorded once. Errors are `google.rpc.Status` in the form of the request.',
       answers: { 200: { description: 'What was of interest is recorded', schema: ExportTraceServiceResponse } },
       errors: ['unavailable'],
       bodyExample: { resourceSpans: [] },
