@@ -80,11 +80,7 @@ function rateRow(name: string, { spansPerSecond, to }: { spansPerSecond: number;
 function decodeAlone(body: Uint8Array, seconds: number): number {
   const began = performance.now();
   let read = 0;
-  while (performance.now() - began < seconds * 1000)
-    for (const span of decodeProtobuf(body).spans) {
-      eventsOf(span);
-      read++;
-    }
+  while (performance.now() - began < seconds * 1000) read += eventsOf(decodeProtobuf(body).spans).length;
   return read / ((performance.now() - began) / 1000);
 }
 

@@ -1,17 +1,21 @@
 // From spans to events, by the table of docs/joining.md (in the judging thread, between the decoders and the
 // judgement). A span is asked of the dialects in order of precedence; what none knows is ignored and counted.
 // Invariant: tokens are counted once for each call of a model: sums of agents and workflows stand under
-// `payload.usage`, where nothing adds them up. An event's time is its span's.
+// `payload.usage`, where nothing adds them up. `content_captured: false` is said where nothing of content came. An
+// event's time is its span's.
 
 import type { EventType } from '../../schemas/closed-sets.ts';
 import { given } from '../common/given.ts';
 import { claudeCode } from './dialects/claude-code.ts';
 import type { Dialect, ModelCall, Other, SpanReading, ToolCall } from './dialects/dialect.ts';
 import { ownEvent } from './dialects/gatehouse.ts';
-import { genAi, modelCallOf } from './dialects/gen-ai.ts';
-import { type ChatMessage, lastUserText, textOfMessage } from './dialects/messages.ts';
+import { genAi } from './dialects/gen-ai.ts';
+import { byKind } from './dialects/kinds.ts';
+import { type ChatMessage, isMessage, lastUserText, type Said, textOfMessage } from './dialects/messages.ts';
 import { openInference } from './dialects/openinference.ts';
 import { traceloop } from './dialects/traceloop.ts';
+import type { Usage } from './dialects/usage.ts';
+import { member } from './dialects/values.ts';
 import { vercelAi } from './dialects/vercel-ai.ts';
 import { type AttributeValue, type TraceSpan, textOf } from './span.ts';
 
@@ -19,30 +23,23 @@ export type Payload = { [key: string]: AttributeValue };
 /** `atMs`: epoch ms. */
 export type SpanEventOut = { type: EventType; atMs: number; payload: Payload };
 
-/** A span with a model's name and nothing else that is known. */
-const anyModel: Dialect = {
-  name: 'model',
-  conversation: [],
-  read: (span) =>
-    textOf(span.attributes, 'gen_ai.request.model', 'gen_ai.response.model') === undefined
-      ? undefined
-      : modelCallOf(span),
-};
-
 /** In order of precedence. Claude Code's spans have some gen_ai names as well, and say less in them. */
-const DIALECTS: readonly Dialect[] = [openInference, claudeCode, genAi, vercelAi, traceloop, anyModel];
+const DIALECTS: readonly Dialect[] = [openInference, claudeCode, genAi, vercelAi, traceloop, byKind];
 
 /** In which conversation, whatever dialect it is. */
 const CONVERSATION = [...new Set(DIALECTS.flatMap(({ conversation }) => conversation))];
 
-/** Nothing where the span is of no interest. */
-export function eventsOf(span: TraceSpan): SpanEventOut[] {
-  const own = ownEvent(span);
-  if (own !== undefined)
-    return [{ type: own.type, atMs: span.startMs, payload: { ...own.payload, otel: placeOf(span) } }];
-  const reading = readingOf(span);
-  if (reading === undefined) return [];
-  return [...eventsOfReading(span, reading), ...evaluationsOf(span), ...errorOf(span, reading)];
+/** Of each span; none where it is of no interest. */
+export function eventsOf(spans: readonly TraceSpan[]): SpanEventOut[][] {
+  const own = spans.map(ownEvent);
+  const readings = spans.map((span, i) => (own[i] === undefined ? readingOf(span) : undefined));
+  return spans.map((span, i) => {
+    const [mine, reading] = [own[i], readings[i]];
+    if (mine !== undefined)
+      return [{ type: mine.type, atMs: span.startMs, payload: { ...mine.payload, otel: placeOf(span) } }];
+    if (reading === undefined) return [];
+    return [...eventsOfReading(span, reading), ...evaluationsOf(span), ...errorOf(span, reading)];
+  });
 }
 
 function readingOf(span: TraceSpan): SpanReading | undefined {
@@ -66,43 +63,64 @@ function eventsOfReading(span: TraceSpan, reading: SpanReading): SpanEventOut[] 
 }
 
 function promptOf(span: TraceSpan, call: ModelCall): SpanEventOut {
-  const { requested, answered, provider, messages, system } = call;
+  const { requested, answered, provider, sent } = call;
+  const system = call.system ?? systemOf(sent);
   const payload = {
     model: requested ?? answered,
     provider,
-    ...(messages === undefined && system === undefined
-      ? { content_captured: false }
-      : {
-          prompt: lastUserText(messages ?? []),
-          system: system ?? systemOf(messages ?? []),
-          messages: jsonMessages(messages),
-        }),
+    ...(sent === undefined && system === undefined ? { content_captured: false } : {}),
+    prompt: sent && lastUserText(sent),
+    system,
+    messages: sent && listedOf(sent),
+    details: sent?.details,
     otel: placeOf(span),
   };
   return { type: 'prompt', atMs: span.startMs, payload: given(payload) };
 }
 
+/** As messages; what is none as it came. */
+function listedOf({ messages, asCame }: Said): AttributeValue | undefined {
+  return messages.length === 0 ? asCame : [...messages];
+}
+
 function completionOf(span: TraceSpan, call: ModelCall): SpanEventOut {
-  const { requested, answered, replies, inputTokens, outputTokens, cachedTokens, finishReasons } = call;
-  const used =
-    inputTokens === undefined && outputTokens === undefined ? undefined : (inputTokens ?? 0) + (outputTokens ?? 0);
-  const calls = replies?.flatMap(({ tool_calls }) => tool_calls ?? []) ?? [];
-  const texts = replies?.map(textOfMessage).filter((text) => text !== undefined) ?? [];
+  const { requested, answered, given: said, usage, finishReasons } = call;
   const payload = {
     model: answered ?? requested,
-    ...(replies === undefined
-      ? { content_captured: false }
-      : {
-          response: texts.length === 0 ? undefined : texts.join('\n'),
-          tool_calls: calls.length === 0 ? undefined : (calls as AttributeValue),
-        }),
-    token_count: inputTokens,
-    tokens_used: used,
-    cached_tokens: cachedTokens,
+    ...(said === undefined ? { content_captured: false } : answerOf(said)),
+    token_count: usage.inputTokens,
+    tokens_used: usage.totalTokens,
+    cached_tokens: usage.cachedTokens,
     finish_reasons: finishReasons === undefined ? undefined : [...finishReasons],
     otel: placeOf(span),
   };
   return { type: 'completion', atMs: Math.max(span.startMs, span.endMs), payload: given(payload) };
+}
+
+/** Roles of those who speak to the model: an answer may come with all that was before it. */
+const NOT_THE_MODEL = new Set(['user', 'human', 'system', 'developer', 'tool', 'function']);
+/** Of a message, and said by `response`, `tool_calls` and `finish_reasons`. */
+const SAID_ELSEWHERE = new Set(['role', 'content', 'tool_calls', 'finish_reason', 'index', 'id', 'type']);
+
+/** `messages`: where the text and the calls are not all of it. */
+function answerOf({ messages, asCame, details }: Said): { [key: string]: AttributeValue | undefined } {
+  const replies = messages.filter(isMessage).filter(({ role }) => !NOT_THE_MODEL.has(role.toLowerCase()));
+  const texts = replies.map(textOfMessage).filter((text) => text !== undefined);
+  const calls = replies.flatMap((reply) => reply['tool_calls'] ?? []) as AttributeValue[];
+  const isAll = messages.length === replies.length && replies.every(isTextAndCalls);
+  return {
+    response: texts.length === 0 ? asCame : texts.join('\n'),
+    tool_calls: calls.length === 0 ? undefined : calls,
+    messages: isAll ? undefined : [...messages],
+    details,
+  };
+}
+
+function isTextAndCalls(reply: ChatMessage): boolean {
+  const { content } = reply;
+  return (
+    (content === undefined || typeof content === 'string') && Object.keys(reply).every((key) => SAID_ELSEWHERE.has(key))
+  );
 }
 
 function toolEventOf(span: TraceSpan, { tool, arguments: args, callId, result }: ToolCall): SpanEventOut {
@@ -119,18 +137,28 @@ function toolEventOf(span: TraceSpan, { tool, arguments: args, callId, result }:
 }
 
 /** Of a sum of other spans nothing is under `tokens_used`. */
-function customOf(span: TraceSpan, { what, input, output, inputTokens, outputTokens }: Other): SpanEventOut {
-  const usage = given({ input_tokens: inputTokens, output_tokens: outputTokens });
+function customOf(span: TraceSpan, { what, input, output, usage = {} }: Other): SpanEventOut {
+  const sums = sumsOf(usage);
   const payload = {
     kind: what,
     name: span.name,
     input,
     output,
-    usage: Object.keys(usage).length === 0 ? undefined : usage,
+    usage: Object.keys(sums).length === 0 ? undefined : sums,
     duration_ms: durationOf(span),
     otel: placeOf(span),
   };
   return { type: 'custom', atMs: span.startMs, payload: given(payload) };
+}
+
+/** A total is said where it is all that is known. */
+function sumsOf({ inputTokens, outputTokens, totalTokens }: Usage): Payload {
+  const isAlone = inputTokens === undefined && outputTokens === undefined;
+  return given({
+    input_tokens: inputTokens,
+    output_tokens: outputTokens,
+    total_tokens: isAlone ? totalTokens : undefined,
+  });
 }
 
 /** What an evaluator said, as an event of the span that it judges. */
@@ -180,12 +208,9 @@ function placeOf(span: TraceSpan): Payload {
   });
 }
 
-function systemOf(messages: readonly ChatMessage[]): AttributeValue | undefined {
-  return messages.find(({ role }) => role === 'system' || role === 'developer')?.content;
-}
-
-function jsonMessages(messages: readonly ChatMessage[] | undefined): AttributeValue | undefined {
-  return messages === undefined ? undefined : (messages as unknown as AttributeValue);
+function systemOf(sent: Said | undefined): AttributeValue | undefined {
+  const isSystem = (one: AttributeValue) => isMessage(one) && (one.role === 'system' || one.role === 'developer');
+  return sent?.system ?? member(sent?.messages.find(isSystem), 'content');
 }
 
 function durationOf({ startMs, endMs }: TraceSpan): number | undefined {

@@ -71,8 +71,9 @@ export function readSpans({ body, form }: SentSpans, options: Options): FoundSpa
   const kept = new Map<string, KeptSpan>();
   const counts: SpanCounts = { spans: spans.length + faults.length, ignored: 0, rejected: 0, reasons: [] };
   for (const fault of faults) reject(counts, fault);
-  for (const span of spans) {
-    const events = isPending(span) ? [] : eventsOf(span);
+  const made = eventsOf(spans);
+  for (const [i, span] of spans.entries()) {
+    const events = isPending(span) ? [] : made[i]!;
     const fault = events.length === 0 ? undefined : faultOf(span, events, options);
     if (events.length === 0) counts.ignored++;
     else if (fault !== undefined) reject(counts, `${span.place}: ${fault}`);

@@ -1,7 +1,7 @@
 // A span as the dialects read it, whatever form it came in (between the decoders and the dialects; types and small
 // readers of attributes alone).
 // Invariant: every value is JSON: decoders make text of what JSON has no form for (bytes, NaN). A number that a double
-// does not hold is a LongNumber, and JSON text that is read keeps its text (`sourceOf`): no digit changes on the way.
+// does not hold is a LongNumber, and JSON text that is read keeps its text (`jsonTextOf`): no digit changes on the way.
 
 import { exactJson } from '../common/exact-json.ts';
 import { type ExactNumber, exactNumber, LongNumber } from '../common/exact-number.ts';
@@ -158,27 +158,22 @@ export function jsonOf(attributes: Attributes, ...names: readonly string[]): Att
 
 /** What JSON text stands for, where a value is JSON text of an object or an array. */
 export function parsed(value: AttributeValue): AttributeValue {
-  return typeof value === 'string' && /^\s*[[{]/.test(value) ? read(value) : value;
-}
-
-/** The same where all that is written there is JSON text: `"sunny"` stands for sunny. */
-export function anyJsonOf(attributes: Attributes, ...names: readonly string[]): AttributeValue | undefined {
-  for (const name of names) {
-    const value = attributes.get(name);
-    if (value !== undefined) return typeof value === 'string' ? read(value) : value;
-  }
-  return undefined;
+  return typeof value === 'string' && /^\s*[[{]/.test(value) ? anyJson(value) : value;
 }
 
 /** Of objects and arrays that were read out of text. */
 const SOURCES = new WeakMap<object, string>();
 
-/** Text that has not one reading (a key twice, too deep, no JSON) stays text, which policies treat as such. */
-function read(text: string): AttributeValue {
-  const value = exactValue(text) as AttributeValue | undefined;
-  if (value === undefined) return text;
-  if (typeof value === 'object' && value !== null && text.isWellFormed()) SOURCES.set(value, text.trim());
-  return value;
+/**
+ * What text stands for that is JSON, of whatever kind: `"sunny"` stands for sunny. Text that has not one reading (a key twice, too deep, no JSON) stays text, which policies
+ * treat as such.
+ */
+export function anyJson(value: AttributeValue): AttributeValue {
+  const read = typeof value === 'string' ? (exactValue(value) as AttributeValue | undefined) : undefined;
+  if (read === undefined) return value;
+  const text = value as string;
+  if (typeof read === 'object' && read !== null && text.isWellFormed()) SOURCES.set(read, text.trim());
+  return read;
 }
 
 /** JSON text of a value; of one that was read out of text it is that text. */

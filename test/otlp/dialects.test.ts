@@ -3,10 +3,9 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { eventsOf } from '../../src/otlp/events-of.ts';
-import type { AttributeValue, TraceSpan } from '../../src/otlp/span.ts';
 import { groupsOf, partsOf, readSpans, type SpanGroup } from '../../src/otlp/span-groups.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { eventOfSpan, made, span } from '../support/otlp-spans.ts';
 
 const FOLDER = assetPath('test/otlp/golden');
 const OPTIONS = { boundTo: undefined, isTimely: () => true };
@@ -62,20 +61,6 @@ t.test('requests of real instrumentations become these events', (t) => {
   t.end();
 });
 
-function span(name: string, attributes: Record<string, AttributeValue>, more: Partial<TraceSpan> = {}): TraceSpan {
-  return {
-    ...{ traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), parentSpanId: '', name, startMs: 1_000, endMs: 3_000 },
-    ...{ events: [], isError: false, statusMessage: '', resource: new Map(), scope: '' },
-    ...more,
-    attributes: new Map(Object.entries(attributes)),
-  };
-}
-
-/** Without where the span stands. */
-function made(of: TraceSpan): unknown[] {
-  return eventsOf(of).map(({ type, atMs, payload: { otel: _place, ...payload } }) => ({ type, atMs, ...payload }));
-}
-
 t.test('the table, by spans in other forms', (t) => {
   t.match(
     made(
@@ -93,9 +78,6 @@ t.test('the table, by spans in other forms', (t) => {
     ],
     'old names of counts; counts that came as text; no content is no empty prompt',
   );
-  const said = (name: string, attributes: Record<string, AttributeValue>) => ({
-    ...{ name, timeMs: 1_500, attributes: new Map(Object.entries(attributes)) },
-  });
   t.match(
     made(
       span(
@@ -103,9 +85,9 @@ t.test('the table, by spans in other forms', (t) => {
         { 'gen_ai.operation.name': 'chat' },
         {
           events: [
-            said('gen_ai.system.message', { content: 'Be brief.' }),
-            said('gen_ai.user.message', { content: 'Hello' }),
-            said('gen_ai.choice', { index: 0, message: '{"role":"assistant","content":"Hi"}' }),
+            eventOfSpan('gen_ai.system.message', { content: 'Be brief.' }),
+            eventOfSpan('gen_ai.user.message', { content: 'Hello' }),
+            eventOfSpan('gen_ai.choice', { index: 0, message: '{"role":"assistant","content":"Hi"}' }),
           ],
         },
       ),

@@ -2,8 +2,8 @@
 // that newer versions write beside it are with it.
 import { countOf, jsonOf, type TraceSpan, textOf } from '../span.ts';
 import { type Dialect, type SpanReading, textsOf } from './dialect.ts';
-import { modelCallOf } from './gen-ai.ts';
-import { messagesOf } from './messages.ts';
+import { modelCallOf, toolCallOf, toolNameOf } from './readers.ts';
+import { type Usage, withTotal } from './usage.ts';
 
 const PREFIX = 'claude_code.';
 
@@ -27,34 +27,40 @@ export const claudeCode: Dialect = {
 
 function readModel(span: TraceSpan): SpanReading {
   const { attributes } = span;
-  const call = modelCallOf(span);
-  const cached = countOf(attributes, 'cache_read_tokens');
-  const bare = countOf(attributes, 'input_tokens');
-  const inputTokens =
-    bare === undefined ? undefined : bare + (cached ?? 0) + (countOf(attributes, 'cache_creation_tokens') ?? 0);
+  const call = modelCallOf(span, { sent: ['new_context'], given: ['response.model_output'] });
   return {
     ...call,
     requested: call.requested ?? textOf(attributes, 'model'),
     answered: call.answered ?? textOf(attributes, 'model'),
-    messages: call.messages ?? messagesOf(jsonOf(attributes, 'new_context'), 'user'),
-    replies: call.replies ?? messagesOf(jsonOf(attributes, 'response.model_output'), 'assistant'),
     system: call.system ?? jsonOf(attributes, 'system_prompt_preview'),
-    inputTokens: call.inputTokens ?? inputTokens,
-    outputTokens: call.outputTokens ?? countOf(attributes, 'output_tokens'),
-    cachedTokens: call.cachedTokens ?? cached,
+    usage: bareUsage(attributes, call.usage),
     finishReasons: call.finishReasons ?? textsOf(attributes.get('stop_reason')),
   };
 }
 
-function readTool({ attributes, events }: TraceSpan): SpanReading {
+function bareUsage(attributes: TraceSpan['attributes'], known: Usage): Usage {
+  const cachedTokens = known.cachedTokens ?? countOf(attributes, 'cache_read_tokens');
+  const bare = countOf(attributes, 'input_tokens');
+  const written = countOf(attributes, 'cache_creation_tokens') ?? 0;
+  return withTotal({
+    inputTokens: known.inputTokens ?? (bare === undefined ? undefined : bare + (cachedTokens ?? 0) + written),
+    outputTokens: known.outputTokens ?? countOf(attributes, 'output_tokens'),
+    ...{ cachedTokens, totalTokens: known.totalTokens },
+  });
+}
+
+function readTool(span: TraceSpan): SpanReading {
+  const { attributes, events } = span;
   const output = events.find(({ name }) => name === 'tool.output');
+  const call = toolCallOf(span, {
+    tool: toolNameOf(attributes, 'tool_name') ?? 'unknown',
+    sent: ['gen_ai.tool.call.arguments', 'tool_input', 'tool_parameters'],
+  });
   return {
-    kind: 'tool',
-    tool: textOf(attributes, 'tool_name', 'gen_ai.tool.name') ?? 'unknown',
-    arguments:
-      jsonOf(attributes, 'gen_ai.tool.call.arguments', 'tool_input', 'tool_parameters') ?? argumentsBeside(attributes),
-    callId: textOf(attributes, 'gen_ai.tool.call.id', 'tool_use_id'),
-    result: output === undefined ? undefined : jsonOf(output.attributes, 'output', 'tool.output', 'content'),
+    ...call,
+    arguments: call.arguments ?? argumentsBeside(attributes),
+    callId: call.callId ?? textOf(attributes, 'tool_use_id'),
+    result: output === undefined ? call.result : jsonOf(output.attributes, 'output', 'tool.output', 'content'),
   };
 }
 

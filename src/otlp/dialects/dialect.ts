@@ -1,6 +1,7 @@
-// What a dialect says of a span (types, and the tables that most dialects are made of).
-import { type Attributes, type AttributeValue, countOf, parsed, type TraceSpan, textOf } from '../span.ts';
-import type { ChatMessage } from './messages.ts';
+// What a dialect says of a span (types alone, but for a small reader of texts).
+import { type AttributeValue, parsed, type TraceSpan } from '../span.ts';
+import type { Said } from './messages.ts';
+import type { Usage } from './usage.ts';
 
 /** A call of a model. Counts are of this call alone. */
 export type ModelCall = {
@@ -9,13 +10,10 @@ export type ModelCall = {
   answered?: string | undefined;
   provider?: string | undefined;
   system?: AttributeValue | undefined;
-  /** In the order in which the model got them. undefined: the sender does not capture content. */
-  messages?: readonly ChatMessage[] | undefined;
-  replies?: readonly ChatMessage[] | undefined;
-  /** With what was read from and written to caches. */
-  inputTokens?: number | undefined;
-  outputTokens?: number | undefined;
-  cachedTokens?: number | undefined;
+  /** What the model got, and what it answered. undefined: nothing came, the sender does not capture content. */
+  sent?: Said | undefined;
+  given?: Said | undefined;
+  usage: Usage;
   finishReasons?: readonly string[] | undefined;
 };
 
@@ -33,8 +31,7 @@ export type Other = {
   what: string;
   input?: AttributeValue | undefined;
   output?: AttributeValue | undefined;
-  inputTokens?: number | undefined;
-  outputTokens?: number | undefined;
+  usage?: Usage;
 };
 
 export type SpanReading = ModelCall | ToolCall | Other;
@@ -46,28 +43,6 @@ export type Dialect = {
   /** Of the conversation that the span belongs to. */
   conversation: readonly string[];
 };
-
-/** Names of attributes, the newest first. */
-export type ModelNames = {
-  requested: readonly string[];
-  answered: readonly string[];
-  provider: readonly string[];
-  input: readonly string[];
-  output: readonly string[];
-  cached: readonly string[];
-};
-
-export function modelFacts(attributes: Attributes, names: ModelNames): ModelCall {
-  return {
-    kind: 'model',
-    requested: textOf(attributes, ...names.requested),
-    answered: textOf(attributes, ...names.answered),
-    provider: textOf(attributes, ...names.provider),
-    inputTokens: countOf(attributes, ...names.input),
-    outputTokens: countOf(attributes, ...names.output),
-    cachedTokens: countOf(attributes, ...names.cached),
-  };
-}
 
 export function textsOf(value: AttributeValue | undefined): string[] | undefined {
   const list = typeof value === 'string' ? parsed(value) : value;

@@ -1,13 +1,12 @@
 // Traceloop (OpenLLMetry): `traceloop.span.kind` for what a program declares, `llm.request.type` for calls of models,
 // conversations written flat (`gen_ai.prompt.0.content`); its newer versions write the names of gen-ai.ts.
-import { type AttributeValue, countOf, jsonOf, type TraceSpan, textOf } from '../span.ts';
-import { type Dialect, type SpanReading, textsOf } from './dialect.ts';
-import { modelCallOf } from './gen-ai.ts';
-import { listUnder, member } from './values.ts';
+import { type AttributeValue, isObject, type TraceSpan, textOf } from '../span.ts';
+import type { Dialect, ToolCall } from './dialect.ts';
+import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
+import { isEmpty, member } from './values.ts';
 
 const MODEL_TYPES = new Set(['chat', 'completion']);
 
-/** A `task` is a step of a workflow. */
 const OTHERS: Record<string, string> = {
   workflow: 'invoke_workflow',
   agent: 'invoke_agent',
@@ -20,41 +19,26 @@ export const traceloop: Dialect = {
   conversation: ['traceloop.association.properties.session_id', 'traceloop.association.properties.conversation_id'],
   read(span) {
     const { attributes } = span;
-    const type = textOf(attributes, 'llm.request.type');
-    if (type !== undefined && MODEL_TYPES.has(type)) return readModel(span);
-    const kind = textOf(attributes, 'traceloop.span.kind');
+    const type = textOf(attributes, 'llm.request.type')?.toLowerCase();
+    if (type !== undefined && MODEL_TYPES.has(type)) return modelCallOf(span);
+    const kind = textOf(attributes, 'traceloop.span.kind')?.toLowerCase();
     if (kind === 'tool') return readTool(span);
-    if (type === undefined && kind === undefined) return undefined;
-    const what = OTHERS[type ?? kind!];
-    if (what === undefined) return 'ignored';
-    return {
-      ...{ kind: 'custom', what },
-      input: jsonOf(attributes, 'traceloop.entity.input'),
-      output: jsonOf(attributes, 'traceloop.entity.output'),
-    };
+    const what = OTHERS[type ?? kind ?? ''];
+    if (what === undefined) return undefined;
+    return otherOf(span, what, { input: ['traceloop.entity.input'], output: ['traceloop.entity.output'] });
   },
 };
 
-function readModel(span: TraceSpan): SpanReading {
-  const reasons = listUnder(span.attributes, 'gen_ai.completion.')?.map((one) => member(one, 'finish_reason'));
-  const known = modelCallOf(span);
-  const call = { ...known, finishReasons: known.finishReasons ?? textsOf(reasons as AttributeValue[] | undefined) };
-  const total = countOf(span.attributes, 'llm.usage.total_tokens', 'gen_ai.usage.total_tokens');
-  const { inputTokens, outputTokens } = call;
-  // Some of its instrumentations know the sum and one part.
-  if (total === undefined || (inputTokens !== undefined && outputTokens !== undefined)) return call;
-  return {
-    ...call,
-    inputTokens: inputTokens ?? total - (outputTokens ?? 0),
-    outputTokens: outputTokens ?? (inputTokens === undefined ? 0 : total - inputTokens),
-  };
+function readTool(span: TraceSpan): ToolCall {
+  const tool = toolNameOf(span.attributes, 'traceloop.entity.name') ?? span.name.replace(/\.tool$/, '');
+  const call = toolCallOf(span, { tool, sent: ['traceloop.entity.input'], given: ['traceloop.entity.output'] });
+  return { ...call, arguments: argumentsOf(call.arguments) };
 }
 
-function readTool({ attributes, name }: TraceSpan): SpanReading {
-  return {
-    kind: 'tool',
-    tool: textOf(attributes, 'traceloop.entity.name') ?? (name.replace(/\.tool$/, '') || 'unknown'),
-    arguments: jsonOf(attributes, 'traceloop.entity.input'),
-    result: jsonOf(attributes, 'traceloop.entity.output'),
-  };
+/** A decorated function's arguments are in a frame of their own; it stays where it says more than them. */
+function argumentsOf(value: AttributeValue | undefined): AttributeValue | undefined {
+  if (!isObject(value) || Object.keys(value).some((name) => name !== 'args' && name !== 'kwargs')) return value;
+  const [args, kwargs] = [member(value, 'args'), member(value, 'kwargs')];
+  if (isEmpty(args) && isObject(kwargs)) return kwargs;
+  return isEmpty(kwargs) && Array.isArray(args) ? args : value;
 }

@@ -1,6 +1,42 @@
 // Lists and objects in attributes, for the dialects. Pure.
 import { type Attributes, type AttributeValue, isObject } from '../span.ts';
 
+export type JsonValues = { [key: string]: AttributeValue };
+
+/** What is under a name of an object, or undefined. */
+export function member(value: AttributeValue | undefined, name: string): AttributeValue | undefined {
+  return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+}
+
+export function textMember(value: AttributeValue | undefined, ...names: readonly string[]): string | undefined {
+  for (const name of names) {
+    const text = member(value, name);
+    if (typeof text === 'string' && text !== '') return text;
+  }
+  return undefined;
+}
+
+/** Nothing is said by it. */
+export function isEmpty(value: AttributeValue | undefined): boolean {
+  if (typeof value !== 'object') return value === undefined || value === '';
+  if (Array.isArray(value)) return value.length === 0;
+  if (!isObject(value)) return value === null;
+  for (const _name in value) return false;
+  return true;
+}
+
+/** Members but those, and but those that say nothing. */
+export function othersOf(value: JsonValues, known: (name: string) => boolean): JsonValues {
+  const others: JsonValues = {};
+  for (const name of Object.keys(value)) {
+    const of = value[name]!;
+    if (known(name) || isEmpty(of)) continue;
+    if (name !== '__proto__') others[name] = of;
+    else Object.defineProperty(others, name, { value: of, writable: true, enumerable: true, configurable: true });
+  }
+  return others;
+}
+
 /**
  * Attributes that stand for a list, as `<prefix>0.role`, `<prefix>0.tool_calls.1.name`. Places that are skipped are
  * left out.
@@ -38,9 +74,4 @@ function jsonOfTree(tree: Tree | AttributeValue): AttributeValue {
   if (steps.every((step) => /^\d{1,4}$/.test(step)))
     return steps.sort((a, b) => Number(a) - Number(b)).map((step) => jsonOfTree(tree.get(step)!));
   return Object.fromEntries(steps.map((step) => [step, jsonOfTree(tree.get(step)!)]));
-}
-
-/** What is under a name of an object, or undefined. */
-export function member(value: AttributeValue | undefined, name: string): AttributeValue | undefined {
-  return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
 }
