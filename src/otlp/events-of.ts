@@ -1,8 +1,8 @@
 // From spans to events, by the table of docs/joining.md (in the judging thread, between the decoders and the
 // judgement). A span is asked of the dialects in order of precedence; what none knows is ignored and counted.
 // Invariant: tokens are counted once for each call of a model: sums of agents and workflows stand under
-// `payload.usage`, where nothing adds them up. `content_captured: false` is said where nothing of content came. An
-// event's time is its span's.
+// `payload.usage`, where nothing adds them up, and so does what a span around another says of the same call
+// (nested-calls.ts). `content_captured: false` is said where nothing of content came. An event's time is its span's.
 
 import type { EventType } from '../../schemas/closed-sets.ts';
 import { given } from '../common/given.ts';
@@ -17,8 +17,10 @@ import { traceloop } from './dialects/traceloop.ts';
 import type { Usage } from './dialects/usage.ts';
 import { member } from './dialects/values.ts';
 import { vercelAi } from './dialects/vercel-ai.ts';
+import { countedBeside } from './nested-calls.ts';
 import { type AttributeValue, type TraceSpan, textOf } from './span.ts';
 
+type Counted = ReadonlyMap<SpanReading, Usage>;
 export type Payload = { [key: string]: AttributeValue };
 /** `atMs`: epoch ms. */
 export type SpanEventOut = { type: EventType; atMs: number; payload: Payload };
@@ -33,12 +35,13 @@ const CONVERSATION = [...new Set(DIALECTS.flatMap(({ conversation }) => conversa
 export function eventsOf(spans: readonly TraceSpan[]): SpanEventOut[][] {
   const own = spans.map(ownEvent);
   const readings = spans.map((span, i) => (own[i] === undefined ? readingOf(span) : undefined));
+  const counted = countedBeside(spans, readings);
   return spans.map((span, i) => {
     const [mine, reading] = [own[i], readings[i]];
     if (mine !== undefined)
       return [{ type: mine.type, atMs: span.startMs, payload: { ...mine.payload, otel: placeOf(span) } }];
     if (reading === undefined) return [];
-    return [...eventsOfReading(span, reading), ...evaluationsOf(span), ...errorOf(span, reading)];
+    return [...eventsOfReading(span, reading, counted), ...evaluationsOf(span), ...errorOf(span, reading)];
   });
 }
 
@@ -51,10 +54,10 @@ function readingOf(span: TraceSpan): SpanReading | undefined {
   return undefined;
 }
 
-function eventsOfReading(span: TraceSpan, reading: SpanReading): SpanEventOut[] {
+function eventsOfReading(span: TraceSpan, reading: SpanReading, counted: Counted): SpanEventOut[] {
   switch (reading.kind) {
     case 'model':
-      return [promptOf(span, reading), completionOf(span, reading)];
+      return [promptOf(span, reading), completionOf(span, reading, counted.get(reading))];
     case 'tool':
       return [toolEventOf(span, reading)];
     default:
@@ -83,13 +86,15 @@ function listedOf({ messages, asCame }: Said): AttributeValue | undefined {
   return messages.length === 0 ? asCame : [...messages];
 }
 
-function completionOf(span: TraceSpan, call: ModelCall): SpanEventOut {
+/** `counted`: what is counted of it, where that is not all that it says. */
+function completionOf(span: TraceSpan, call: ModelCall, counted: Usage | undefined): SpanEventOut {
   const { requested, answered, given: said, usage, finishReasons } = call;
   const payload = {
     model: answered ?? requested,
     ...(said === undefined ? { content_captured: false } : answerOf(said)),
-    token_count: usage.inputTokens,
-    tokens_used: usage.totalTokens,
+    token_count: (counted ?? usage).inputTokens,
+    tokens_used: (counted ?? usage).totalTokens,
+    usage: counted && sumsOf(usage),
     cached_tokens: usage.cachedTokens,
     finish_reasons: finishReasons === undefined ? undefined : [...finishReasons],
     otel: placeOf(span),

@@ -927,3 +927,76 @@ t.test('counts of tokens', (t) => {
     }
   t.end();
 });
+
+t.test('tokens of one call are counted once, however many spans describe it', (t) => {
+  const at = (spanId: string, parentSpanId: string) => ({ spanId, parentSpanId });
+  const usage = (input: number, output: number): Values => ({
+    'gen_ai.usage.input_tokens': input,
+    'gen_ai.usage.output_tokens': output,
+  });
+  const model = (id: string, parent: string, ...[input, output]: [number, number]) =>
+    span('chat', { ...CHAT, ...usage(input, output) }, at(id, parent));
+  const other = (id: string, parent: string, attributes: Values = {}) => span('x', attributes, at(id, parent));
+  const sum = (...spans: TraceSpan[]) =>
+    made(...spans).reduce((all, event) => all + Number(event['tokens_used'] ?? 0), 0);
+  const cases: [string, number, TraceSpan[]][] = [
+    ['Traceloop: LangChain around OpenAI', 110, [model('a', '', 100, 10), model('b', 'a', 100, 10)]],
+    ['the inner one first', 110, [model('b', 'a', 100, 10), model('a', '', 100, 10)]],
+    [
+      'ADK: call_llm around generate_content',
+      110,
+      [
+        span(
+          'call_llm',
+          { 'gen_ai.request.model': 'm', 'gcp.vertex.agent.llm_request': '{}', ...usage(100, 10) },
+          at('a', ''),
+        ),
+        span(
+          'generate_content m',
+          { ...CHAT, 'gen_ai.operation.name': 'generate_content', ...usage(100, 10) },
+          at('b', 'a'),
+        ),
+      ],
+    ],
+    ['three of them', 110, [model('a', '', 100, 10), model('b', 'a', 100, 10), model('c', 'b', 100, 10)]],
+    [
+      'HTTP between them',
+      110,
+      [model('a', '', 100, 10), other('h', 'a', { 'http.method': 'POST' }), model('b', 'h', 100, 10)],
+    ],
+    ['a retry within', 220, [model('a', '', 100, 10), model('b', 'a', 100, 10), model('c', 'a', 100, 10)]],
+    ['the inner one says nothing', 110, [model('a', '', 100, 10), span('chat', CHAT, at('b', 'a'))]],
+    ['the inner one says less', 110, [model('a', '', 100, 10), model('b', 'a', 60, 10)]],
+    ['the outer one says less', 110, [model('a', '', 60, 10), model('b', 'a', 100, 10)]],
+    ['side by side', 220, [other('r', ''), model('a', 'r', 100, 10), model('b', 'r', 100, 10)]],
+    [
+      'a model within a tool within a model',
+      220,
+      [model('a', '', 100, 10), other('t', 'a', TOOL), model('b', 't', 100, 10)],
+    ],
+    [
+      'an agent around',
+      110,
+      [other('r', '', { 'gen_ai.operation.name': 'invoke_agent', ...usage(100, 10) }), model('a', 'r', 100, 10)],
+    ],
+    ['parents in a circle', 220, [model('a', 'b', 100, 10), model('b', 'a', 100, 10)]],
+    ['its own parent', 110, [model('a', 'a', 100, 10)]],
+    [
+      'totals alone',
+      110,
+      [span('chat', { ...CHAT, 'gen_ai.usage.total_tokens': 110 }, at('a', '')), model('b', 'a', 100, 10)],
+    ],
+  ];
+  for (const [name, right, spans] of cases) t.equal(sum(...spans), right, name);
+  const [, outer, , inner] = made(model('a', '', 100, 10), model('b', 'a', 100, 10));
+  t.match(outer, {
+    type: 'completion',
+    tokens_used: undefined,
+    token_count: undefined,
+    usage: { input_tokens: 100, output_tokens: 10 },
+  });
+  t.match(inner, { type: 'completion', tokens_used: 110, token_count: 100, usage: undefined });
+  const elsewhere = span('chat', { ...CHAT, ...usage(100, 10) }, { ...at('b', 'a'), traceId: 'c'.repeat(32) });
+  t.equal(sum(model('a', '', 100, 10), elsewhere), 220, 'of another trace');
+  t.end();
+});
