@@ -240,14 +240,14 @@ type SpansParts = {
 
 function makeSpansIntake(parts: SpansParts): SpansIntake {
   const { clickhouse, cache, backlog, judging, registry, notes, metrics } = parts;
-  const count = (result: string, spans: number) => metrics.inc('gatehouse_spans_total', { result }, spans);
+  const counters = { traces: 'gatehouse_spans_total', logs: 'gatehouse_log_records_total' } as const;
   return new SpansIntake({
     ...{ worker: judging, cache, backlog, notes, agents: new SpanAgents(registry.agents, registry.newAgents) },
     decided: (account, ids) => decidedEvents(clickhouse, account, ids, SPANS_BYTES_MAX),
-    onSpans({ spans, ignored, rejected }) {
-      count('recorded', spans - ignored - rejected);
-      count('ignored', ignored);
-      count('rejected', rejected);
+    onSpans({ spans, ignored, rejected }, signal) {
+      if (signal === 'metrics') return;
+      const results = { recorded: spans - ignored - rejected, ignored, rejected };
+      for (const [result, count] of Object.entries(results)) metrics.inc(counters[signal], { result }, count);
     },
   });
 }

@@ -80,7 +80,7 @@ export class Admission {
     exchange.writing = entry.writes ? 'before' : 'no';
     exchange.isSubmission = entry.isSubmission;
     exchange.isHead = req.getMethod() === 'head';
-    if (entry.takesSpans) exchange.errorForm = formOf(head.contentType) ?? 'json';
+    if (entry.takesOtlp) exchange.errorForm = formOf(head.contentType) ?? 'json';
     if (head.fault !== undefined) return exchange.refuse(head.fault);
     const params: string[] = [];
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
@@ -371,10 +371,10 @@ function decodeSegment(segment: string): string {
   }
 }
 
-function checkForm({ takesSpans, takesGzip }: RouteEntry, { contentType, contentEncoding }: Head): void {
-  if (takesSpans && formOf(contentType) === undefined)
+function checkForm({ takesOtlp, takesGzip }: RouteEntry, { contentType, contentEncoding }: Head): void {
+  if (takesOtlp && formOf(contentType) === undefined)
     throw unsupported('The body must be application/x-protobuf or application/json.');
-  if (!takesSpans && !isJson(contentType)) throw unsupported('The body must be application/json.');
+  if (!takesOtlp && !isJson(contentType)) throw unsupported('The body must be application/json.');
   if (isPlain(contentEncoding) || (takesGzip && isGzip(contentEncoding))) return;
   const named = JSON.stringify(contentEncoding.slice(0, ENCODING_CHARACTERS_MAX));
   const taken = takesGzip ? 'gzip, or none' : 'none';

@@ -118,7 +118,15 @@ import {
 import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
 import { ShadowReport } from '../../schemas/shadow-report.ts';
-import { ExportTraceServiceRequest, ExportTraceServiceResponse, RpcStatus } from '../../schemas/spans.ts';
+import {
+  ExportLogsServiceRequest,
+  ExportLogsServiceResponse,
+  ExportMetricsServiceRequest,
+  ExportMetricsServiceResponse,
+  ExportTraceServiceRequest,
+  ExportTraceServiceResponse,
+  RpcStatus,
+} from '../../schemas/spans.ts';
 import { ERRORS } from '../common/errors.ts';
 import { takesNull } from '../common/optional-nulls.ts';
 
@@ -323,6 +331,10 @@ const NAMED: Record<string, Named> = {
   ErrorInfo: of('What went wrong, for programs and for people.', ErrorInfo, withCodes(ErrorBody).properties.error),
   ErasureReport: of('How far the erasure of a deleted agent has come.', ErasureReport),
   ErrorDetail: of('One thing that is wrong.', ErrorDetail),
+  ExportLogsServiceRequest: of('Log records, as OTLP has them.', ExportLogsServiceRequest),
+  ExportLogsServiceResponse: of('What came of log records, as OTLP has it.', ExportLogsServiceResponse),
+  ExportMetricsServiceRequest: of('Metrics, as OTLP has them.', ExportMetricsServiceRequest),
+  ExportMetricsServiceResponse: of('What came of metrics, as OTLP has it.', ExportMetricsServiceResponse),
   ExportTraceServiceRequest: of('Spans of traces, as OTLP has them.', ExportTraceServiceRequest),
   ExportTraceServiceResponse: of('What came of spans, as OTLP has it.', ExportTraceServiceResponse),
   ClaudeHook: taken('A hook of Claude Code.', ClaudeHook),

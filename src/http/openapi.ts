@@ -264,12 +264,12 @@ function operation(one: Route, shared: Record<string, object>): object {
           ]),
         ),
       },
-      ...(media ? { content: { [type]: media, ...(takesSpans(one) ? BINARY : {}) } } : {}),
+      ...(media ? { content: { [type]: media, ...(takesOtlp(one) ? BINARY : {}) } } : {}),
     };
   }
   const errors = errorResponses(errorsOf(one), {
     canBeIncomplete: canBeIncomplete ?? false,
-    isStatus: takesSpans(one),
+    isStatus: takesOtlp(one),
   });
   return {
     operationId: id,
@@ -347,12 +347,12 @@ function pathParameter(collection: string, name: string): object {
 function requestBody(one: Route, example: unknown): object {
   const media = mediaType(describedSchema(one.body!.schema), example);
   const description = `${one.body!.kind === 'json' ? `The ${one.body!.what}` : one.operation.summary}, as JSON.`;
-  return { required: true, description, content: { 'application/json': media, ...(takesSpans(one) ? BINARY : {}) } };
+  return { required: true, description, content: { 'application/json': media, ...(takesOtlp(one) ? BINARY : {}) } };
 }
 
 /** Of OTLP: every body is in one of two forms, and errors are google.rpc.Status. */
-function takesSpans(one: Route): boolean {
-  return one.body?.kind === 'spans';
+function takesOtlp(one: Route): boolean {
+  return one.body?.kind === 'otlp';
 }
 
 const BINARY = { 'application/x-protobuf': { schema: { type: 'string', contentEncoding: 'binary' } } };

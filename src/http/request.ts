@@ -47,7 +47,7 @@ export class RouteEntry {
   readonly writes: boolean;
   readonly isSubmission: boolean;
   /** In protobuf or JSON, as OTLP has them: compressed, too. Errors are in the form of the request. */
-  readonly takesSpans: boolean;
+  readonly takesOtlp: boolean;
   /** Does it change something in the name of its caller, and write an entry about the call to the audit log? */
   readonly isAudited: boolean;
   readonly takesGzip: boolean;
@@ -68,8 +68,8 @@ export class RouteEntry {
     this.query = route.query ?? NO_PARAMETERS;
     this.bytesMax = bodyBytesMax(route.body, limits);
     this.writes = route.method !== 'GET';
-    this.takesSpans = route.body?.kind === 'spans';
-    this.isSubmission = this.takesSpans || route.body?.kind === 'event' || route.body?.kind === 'batch';
+    this.takesOtlp = route.body?.kind === 'otlp';
+    this.isSubmission = this.takesOtlp || route.body?.kind === 'event' || route.body?.kind === 'batch';
     this.takesGzip = takesGzip(route);
     this.takesChunks = route.takesChunks === true;
     this.isRead = route.method === 'GET' || route.needs === 'read';

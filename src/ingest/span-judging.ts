@@ -8,8 +8,9 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { ServiceError } from '../common/errors.ts';
-import { Undecodable } from '../otlp/span.ts';
+import { type OtlpSignal, Undecodable } from '../otlp/span.ts';
 import {
+  countOf,
   type FoundSpans,
   groupsOf,
   type KeptSpan,
@@ -64,6 +65,7 @@ export class SpanJudging {
   async record(message: SpansMessage, nowMs: number): Promise<SpanCounts> {
     const { boundTo } = message;
     const isTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
+    const readable = <T>(read: () => T) => readOrRefused(message.signal ?? 'traces', read);
     const found = readable(() => readSpans(message, { boundTo, isTimely: isTime }));
     const known = await this.#owners(found, message);
     const groups = readable(() => groupsOf(found, known));
@@ -72,7 +74,7 @@ export class SpanJudging {
     const work = { message, decided: await this.#decided(found.kept), traces: tracesOf(found, groups, agents) };
     for (const [i, { spans }] of groups.entries()) {
       const agent = agents[i]!;
-      if (typeof agent === 'string') reject(found, `${spans[0]!.place}: ${agent}`, spans.length);
+      if (typeof agent === 'string') reject(found, `${spans[0]!.place}: ${agent}`, countOf(spans));
       else
         for (const part of partsOf(spans, this.#parts.eventBytesMax, agent.asName))
           await this.#recordPart(part, agent.record, work);
@@ -200,13 +202,15 @@ function askedBefore(
   return event.payloadText.includes('[redacted:') ? { before: event, call: event.call } : undefined;
 }
 
+const WHAT: Record<OtlpSignal, string> = { traces: 'spans', logs: 'log records', metrics: 'metrics' };
+
 /** Throws ServiceError for what cannot be read. */
-function readable<T>(read: () => T): T {
+function readOrRefused<T>(signal: OtlpSignal, read: () => T): T {
   try {
     return read();
   } catch (error) {
     if (!(error instanceof Undecodable)) throw error;
-    const sentence = `The spans cannot be taken: ${error.message}.`;
+    const sentence = `The ${WHAT[signal]} cannot be taken: ${error.message}.`;
     throw new ServiceError(error.tooLarge ? 'payload_too_large' : 'validation_failed', sentence, { recorded: false });
   }
 }

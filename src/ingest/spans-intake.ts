@@ -1,4 +1,5 @@
-// Takes the spans of one request (POST /v1/traces; between the HTTP route and the judging thread): asks for room and
+// Takes the spans of one request (POST /v1/traces, or log records of /v1/logs, as spans; metrics are read and dropped;
+// between the HTTP route and the judging thread): asks for room and
 // for the account's policies, has them decoded, judged and recorded apart from the loop that answers, and writes the
 // answer in the form of the request.
 // Invariant: an answer of success is given when every span that it does not call rejected is in Redis's file. What is
@@ -6,6 +7,7 @@
 import { withTimeout } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { type SpansOutcome, successBody, typeOf } from '../otlp/answers.ts';
+import type { OtlpSignal } from '../otlp/span.ts';
 import type { SpanAgents } from '../otlp/span-agents.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Actor } from '../registry/principal.ts';
@@ -24,7 +26,7 @@ type Parts = {
   /** Events that were judged before, as far as they are stored. */
   decided: (account: string, ids: readonly string[]) => Promise<DecidedEvent[]>;
   /** Called with what came of the spans of a request. */
-  onSpans: (outcome: SpansOutcome) => void;
+  onSpans: (outcome: SpansOutcome, signal: OtlpSignal) => void;
 };
 
 /** A sender waits no longer for what was decided; then its spans are judged. Exporters wait for 10 s. */
@@ -40,7 +42,10 @@ export class SpansIntake {
   submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): void {
     caller.setApart();
     this.#submit(spans, actor, caller).then(
-      (outcome) => caller.accepted({ body: successBody(outcome, spans.form), contentType: typeOf(spans.form) }),
+      (outcome) => {
+        const { form, signal = 'traces' } = spans;
+        caller.accepted({ body: successBody(outcome, form, signal), contentType: typeOf(form) });
+      },
       (error: unknown) => caller.refused(error),
     );
   }
@@ -62,7 +67,7 @@ export class SpansIntake {
       decided: (ids) => withTimeout(decided(account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
     };
     const outcome = await worker.submitSpans({ spans, rules, calls }, caller);
-    onSpans(outcome);
+    onSpans(outcome, spans.signal ?? 'traces');
     return outcome;
   }
 }

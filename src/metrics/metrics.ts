@@ -79,6 +79,7 @@ export const METRICS = {
   gatehouse_idempotency_limit_bytes: { kind: 'gauge', of: 'front', labels: [], help: 'Its bound' },
   gatehouse_idempotency_evicted_total: { kind: 'counter', of: 'front', labels: [], help: 'Answers, and notes of spans that were recorded, that were let go before their 24 hours were over, because the account had more than its share of the bound' },
   gatehouse_judging_thread_works_total: { kind: 'counter', of: 'front', labels: ['kind', 'result'], known: { kind: ['events', 'spans', 'policy'], result: ['done', 'refused'] }, help: 'Works of the thread that judges what takes long: submissions, spans, and checks and trials of policies' },
+  gatehouse_log_records_total: { kind: 'counter', of: 'front', labels: ['result'], known: { result: ['recorded', 'ignored', 'rejected'] }, help: 'Log records that came by OTLP: made into events, none of generative AI, or to be kept and not fit to be' },
   gatehouse_spans_total: { kind: 'counter', of: 'front', labels: ['result'], known: { result: ['recorded', 'ignored', 'rejected'] }, help: 'Spans that came by OTLP: made into events, of no interest, or of interest and not to be kept' },
   gatehouse_shed_requests_total: { kind: 'counter', of: 'front', labels: ['reason'], help: 'Submissions refused at their head because the front or what is behind it was behind' },
   gatehouse_overloaded: { kind: 'gauge', of: 'front', labels: [], help: '1 while a front refuses submissions because it is behind' },

@@ -1,8 +1,9 @@
-// What a request of spans is answered with, in the form that it came in: ExportTraceServiceResponse, or
+// What a request of OTLP is answered with, in the form that it came in: Export…ServiceResponse of its signal, or
 // google.rpc.Status where it is refused (between the intake, or whatever refuses a request, and the transport).
 // Pure.
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import type { ServiceError } from '../common/errors.ts';
+import type { OtlpSignal } from './span.ts';
 
 /** The forms in which spans come. */
 export type SpansForm = 'protobuf' | 'json';
@@ -22,12 +23,19 @@ export function formOf(contentType: string): SpansForm | undefined {
   return (['protobuf', 'json'] as const).find((form) => TYPES[form] === type);
 }
 
-export function successBody({ rejected, reasons }: SpansOutcome, form: SpansForm): string | Buffer {
+/** In JSON the member has a name of its own for each signal; in protobuf they have one number. */
+const REJECTED: Record<OtlpSignal, string> = {
+  traces: 'rejectedSpans',
+  logs: 'rejectedLogRecords',
+  metrics: 'rejectedDataPoints',
+};
+
+export function successBody({ rejected, reasons }: SpansOutcome, form: SpansForm, signal: OtlpSignal): string | Buffer {
   const message = reasons.join('; ');
   if (form === 'json')
     return rejected === 0
       ? '{}'
-      : JSON.stringify({ partialSuccess: { rejectedSpans: String(rejected), errorMessage: message } });
+      : JSON.stringify({ partialSuccess: { [REJECTED[signal]]: String(rejected), errorMessage: message } });
   if (rejected === 0) return Buffer.alloc(0);
   const writer = new BinaryWriter().tag(1, WireType.LengthDelimited).fork();
   writer.tag(1, WireType.Varint).int64(rejected).tag(2, WireType.LengthDelimited).string(message);

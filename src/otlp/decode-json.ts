@@ -1,11 +1,12 @@
-// Reads ExportTraceServiceRequest in protobuf's JSON form (in the judging thread, before the dialects): names in
-// lowerCamelCase or as protobuf has them, ids in hex, numbers as numbers or text.
+// Reads the requests of OTLP (spans, log records) in protobuf's JSON form (in the judging thread, before the dialects):
+// names in lowerCamelCase or as protobuf has them, ids in hex, numbers as numbers or text.
 // Invariant: what stands in place of the spans is never ignored, and no digit of a number is changed. Bytes that are
 // not UTF-8 become U+FFFD, as in the other form.
 // Failure: as of decode-protobuf.ts: Undecodable, with the place; what is wrong within a span is that span's alone.
 import { parseExact } from '../common/exact-json.ts';
 import { type ExactNumber, exactNumber, isNumber, LongNumber } from '../common/exact-number.ts';
 import { faultInWords, findJsonFault } from '../common/json-fault.ts';
+import { spanOfRecord } from './log-records.ts';
 import {
   ATTRIBUTES_MAX,
   AttributesInOrder,
@@ -16,6 +17,7 @@ import {
   doubleOf,
   integerOf,
   msOfNanos,
+  type OtlpSignal,
   rejectFrom,
   type SpanEvent,
   type TraceSpan,
@@ -29,23 +31,27 @@ const utf8 = new TextDecoder();
 /** Protobuf's own names, by those in lowerCamelCase. */
 const SNAKE_CASE = new Map<string, string>();
 
-/** Throws Undecodable. */
-export function decodeJson(body: Uint8Array): DecodedSpans {
+/** Throws Undecodable. Of metrics nothing is read but whether they are there. */
+export function decodeJson(body: Uint8Array, signal: OtlpSignal = 'traces'): DecodedSpans {
   const decoded: DecodedSpans = { spans: [], faults: [] };
-  for (const resourceSpans of carriedBy(REQUEST, parse(body), '')) readResourceSpans(resourceSpans, decoded);
+  const form = FORMS[signal];
+  for (const ofResource of carriedBy(form.request, parse(body), ''))
+    if (form.read !== undefined) readResource(ofResource, form, decoded);
   return decoded;
 }
 
-function readResourceSpans({ value, path }: Placed, decoded: DecodedSpans): void {
+function readResource({ value, path }: Placed, form: Form, decoded: DecodedSpans): void {
   const of = objectOf(value, path);
   const first = decoded.spans.length;
   const resource = new AttributesInOrder();
   const fault = faultOf(() => readAttributes(objectIn(of, 'resource', path), `${path}/resource`, resource));
-  for (const scopeSpans of carriedBy(RESOURCE_SPANS, of, path)) readScopeSpans(scopeSpans, resource, decoded);
+  for (const ofScope of carriedBy(form.resource, of, path)) readScope(ofScope, form, { resource, decoded });
   if (fault !== undefined) rejectFrom(decoded, first, fault);
 }
 
-function readScopeSpans({ value, path }: Placed, resource: AttributesInOrder, decoded: DecodedSpans): void {
+type Within = { resource: AttributesInOrder; decoded: DecodedSpans };
+
+function readScope({ value, path }: Placed, { scope: carrier, read }: Form, { resource, decoded }: Within): void {
   const of = objectOf(value, path);
   const first = decoded.spans.length;
   let scope = '';
@@ -53,12 +59,10 @@ function readScopeSpans({ value, path }: Placed, resource: AttributesInOrder, de
     const name = memberOf(of, 'instrumentationLibrary', path) === undefined ? 'scope' : 'instrumentationLibrary';
     scope = textIn(objectIn(of, name, path), 'name', `${path}/${name}`);
   });
-  for (const span of carriedBy(SCOPE_SPANS, of, path))
-    addSpan(decoded, () => ({ ...spanOf(objectOf(span.value, span.path), span.path), ...resourceOf(resource), scope }));
+  for (const one of carriedBy(carrier, of, path))
+    addSpan(decoded, () => read!(objectOf(one.value, one.path), one.path, { resource: resource.attributes, scope }));
   if (fault !== undefined) rejectFrom(decoded, first, fault);
 }
-
-const resourceOf = ({ attributes }: AttributesInOrder) => ({ resource: attributes });
 
 function faultOf(read: () => void): string | undefined {
   try {
@@ -87,12 +91,29 @@ function parse(body: Uint8Array): Json {
 
 /** What leads to the spans, by either name, and what else may stand beside it. */
 type Carrier = { names: readonly string[]; beside: readonly string[] };
-const REQUEST: Carrier = { names: ['resourceSpans'], beside: [] };
-const RESOURCE_SPANS: Carrier = {
-  names: ['scopeSpans', 'instrumentationLibrarySpans'],
-  beside: ['resource', 'schemaUrl'],
+type Of = Pick<TraceSpan, 'resource' | 'scope'>;
+/** `read` undefined: what is carried is not looked at. */
+type Form = {
+  request: Carrier;
+  resource: Carrier;
+  scope: Carrier;
+  read?: (value: Json, path: string, of: Of) => TraceSpan;
 };
-const SCOPE_SPANS: Carrier = { names: ['spans'], beside: ['scope', 'instrumentationLibrary', 'schemaUrl'] };
+
+function formOf(request: string, resource: readonly string[], scope: string, read?: Form['read']): Form {
+  return {
+    request: { names: [request], beside: [] },
+    resource: { names: resource, beside: ['resource', 'schemaUrl'] },
+    scope: { names: [scope], beside: ['scope', 'instrumentationLibrary', 'schemaUrl'] },
+    ...(read && { read }),
+  };
+}
+
+const FORMS: Record<OtlpSignal, Form> = {
+  traces: formOf('resourceSpans', ['scopeSpans', 'instrumentationLibrarySpans'], 'spans', spanOf),
+  logs: formOf('resourceLogs', ['scopeLogs', 'instrumentationLibraryLogs'], 'logRecords', recordOf),
+  metrics: formOf('resourceMetrics', ['scopeMetrics'], 'metrics'),
+};
 
 /** A member that is not known is ignored, unless it stands in place of all that leads to the spans. */
 function carriedBy({ names, beside }: Carrier, of: Json, path: string): Placed[] {
@@ -105,7 +126,7 @@ function carriedBy({ names, beside }: Carrier, of: Json, path: string): Placed[]
   return there.flatMap((name) => listIn(of, name, path).map((value, i) => ({ value, path: `${path}/${name}/${i}` })));
 }
 
-function spanOf(span: Json, path: string): Omit<TraceSpan, 'resource' | 'scope'> {
+function spanOf(span: Json, path: string, of: Of): TraceSpan {
   const status = objectIn(span, 'status', path);
   const read = new AttributesInOrder();
   readAttributes(span, path, read);
@@ -123,8 +144,26 @@ function spanOf(span: Json, path: string): Omit<TraceSpan, 'resource' | 'scope'>
     isError: isErrorIn(status, `${path}/status`),
     statusMessage: textIn(status, 'message', `${path}/status`),
     place: path,
+    ...of,
     ...read.counted(),
   };
+}
+
+function recordOf(record: Json, path: string, of: Of): TraceSpan {
+  const read = new AttributesInOrder();
+  readAttributes(record, path, read);
+  const body = memberOf(record, 'body', path);
+  return spanOfRecord({
+    traceId: textIn(record, 'traceId', path).toLowerCase(),
+    spanId: textIn(record, 'spanId', path).toLowerCase(),
+    eventName: textIn(record, 'eventName', path),
+    timeMs: msIn(record, 'timeUnixNano', path),
+    observedMs: msIn(record, 'observedTimeUnixNano', path),
+    body: body === undefined ? undefined : anyValue(objectOf(body, `${path}/body`), `${path}/body`, 0),
+    attributes: read.attributes,
+    place: path,
+    ...of,
+  });
 }
 
 function eventOf(value: unknown, path: string): SpanEvent {

@@ -1,9 +1,10 @@
-// Reads ExportTraceServiceRequest in protobuf's binary form (opentelemetry-proto, trace/v1; in the judging thread,
-// before the dialects). Only what dialects use is kept.
+// Reads the requests of OTLP (spans, log records) in protobuf's binary form (opentelemetry-proto, trace/v1 and logs/v1;
+// in the judging thread, before the dialects). Only what dialects use is kept.
 // Invariant: no more work than linear in the bytes; a message is read within its own bounds.
 // Failure: what is cut off, has a wire type that its field does not have, or is beyond a bound throws Undecodable, and
 // no span of it is used; within a span, whose end is known, it is that span's alone.
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { spanOfRecord } from './log-records.ts';
 import {
   ATTRIBUTES_MAX,
   type Attributes,
@@ -15,6 +16,7 @@ import {
   doubleOf,
   integerOf,
   msOfNanos,
+  type OtlpSignal,
   rejectFrom,
   type SpanEvent,
   type TraceSpan,
@@ -22,12 +24,23 @@ import {
   Undecodable,
 } from './span.ts';
 
-/** Throws Undecodable. */
-export function decodeProtobuf(body: Uint8Array): DecodedSpans {
+/** Throws Undecodable. Of metrics nothing is read but whether they are there. */
+export function decodeProtobuf(body: Uint8Array, signal: OtlpSignal = 'traces'): DecodedSpans {
   const decoded: DecodedSpans = { spans: [], faults: [] };
-  inWords('it is no ExportTraceServiceRequest in protobuf', () => readRequest(new BinaryReader(body), decoded));
+  const form = FORMS[signal];
+  inWords(`it is no ${form.message} in protobuf`, () => readRequest(new BinaryReader(body), form, decoded));
   return decoded;
 }
+
+/** How the messages are called; they have the same numbers in all signals. */
+type Form = { message: string; names: readonly [resource: string, scope: string, one: string]; read?: Read };
+type Read = (reader: BinaryReader, end: number, of: { path: string; resource: Attributes }) => TraceSpan;
+
+const FORMS: Record<OtlpSignal, Form> = {
+  traces: { message: 'ExportTraceServiceRequest', names: ['resourceSpans', 'scopeSpans', 'spans'], read: readSpan },
+  logs: { message: 'ExportLogsServiceRequest', names: ['resourceLogs', 'scopeLogs', 'logRecords'], read: readRecord },
+  metrics: { message: 'ExportMetricsServiceRequest', names: ['resourceMetrics', 'scopeMetrics', 'metrics'] },
+};
 
 /** `what`: is said of faults that the reader of protobuf's primitives finds. */
 function inWords<T>(what: string, read: () => T): T {
@@ -41,13 +54,13 @@ function inWords<T>(what: string, read: () => T): T {
 
 type Fields = Record<number, [WireType, (reader: BinaryReader) => unknown]>;
 
-/** Calls a field's reader for each time that it is there. `strict`: an unknown field is a mistake. */
-function readFields(reader: BinaryReader, end: number, fields: Fields, strict = false): void {
+/** Calls a field's reader for each time that it is there. `strict`: in this message an unknown field is a mistake. */
+function readFields(reader: BinaryReader, end: number, fields: Fields, strict?: string): void {
   while (reader.pos < end) {
     const [number, type] = reader.tag();
     const field = fields[number];
     if (field === undefined) {
-      if (strict) throw new Undecodable(`there is no field ${number} in an ExportTraceServiceRequest`);
+      if (strict !== undefined) throw new Undecodable(`there is no field ${number} in an ${strict}`);
       reader.skip(type, number);
     } else if (field[0] === type) field[1](reader);
     else throw new Undecodable(`field ${number} has wire type ${type}`);
@@ -65,16 +78,19 @@ function endOf(reader: BinaryReader): number {
 
 const { Varint, Bit64, LengthDelimited } = WireType;
 
-function readRequest(reader: BinaryReader, decoded: DecodedSpans): void {
+function readRequest(reader: BinaryReader, form: Form, decoded: DecodedSpans): void {
   let index = 0;
-  const read = (inner: BinaryReader) => readResourceSpans(inner, `/resourceSpans/${index++}`, decoded);
-  readFields(reader, reader.len, { 1: [LengthDelimited, read] }, true);
+  const read = (inner: BinaryReader) => {
+    if (form.read === undefined) inner.skip(LengthDelimited);
+    else readResource(inner, `/${form.names[0]}/${index++}`, { form, decoded });
+  };
+  readFields(reader, reader.len, { 1: [LengthDelimited, read] }, form.message);
 }
 
 /** Scope spans had another number for a while. */
 const SCOPE_SPANS_BEFORE = 1000;
 
-function readResourceSpans(reader: BinaryReader, path: string, decoded: DecodedSpans): void {
+function readResource(reader: BinaryReader, path: string, { form, decoded }: Omit<Within, 'resource'>): void {
   const first = decoded.spans.length;
   // Its resource may come behind its spans.
   const resource = new AttributesInOrder();
@@ -82,7 +98,8 @@ function readResourceSpans(reader: BinaryReader, path: string, decoded: DecodedS
   let index = 0;
   const scopeSpans: Fields[number] = [
     LengthDelimited,
-    (inner) => readScopeSpans(inner, `${path}/scopeSpans/${index++}`, { resource: resource.attributes, decoded }),
+    (inner) =>
+      readScope(inner, `${path}/${form.names[1]}/${index++}`, { form, resource: resource.attributes, decoded }),
   ];
   const attributes = { 1: attributesInto(resource, `${path}/resource`) };
   readFields(reader, endOf(reader), {
@@ -114,9 +131,9 @@ function faultWithin(reader: BinaryReader, end: number, path: string, fields: Fi
   }
 }
 
-type Within = { resource: Attributes; decoded: DecodedSpans };
+type Within = { form: Form; resource: Attributes; decoded: DecodedSpans };
 
-function readScopeSpans(reader: BinaryReader, path: string, { resource, decoded }: Within): void {
+function readScope(reader: BinaryReader, path: string, { form, resource, decoded }: Within): void {
   const first = decoded.spans.length;
   let scope = '';
   let fault: string | undefined;
@@ -128,8 +145,8 @@ function readScopeSpans(reader: BinaryReader, path: string, { resource, decoded 
     },
   ];
   const addNext = (inner: BinaryReader) => {
-    const [end, at] = [endOf(inner), `${path}/spans/${index++}`];
-    addSpan(decoded, () => readSpan(inner, end, { path: at, resource }));
+    const [end, at] = [endOf(inner), `${path}/${form.names[2]}/${index++}`];
+    addSpan(decoded, () => form.read!(inner, end, { path: at, resource }));
   };
   readFields(reader, endOf(reader), {
     1: [
@@ -144,25 +161,48 @@ function readScopeSpans(reader: BinaryReader, path: string, { resource, decoded 
   if (fault !== undefined) rejectFrom(decoded, first, fault);
 }
 
-type Unfinished = TraceSpan & { events: SpanEvent[] };
+/** `body`, `observedMs`: of a log record alone. */
+type Unfinished = TraceSpan & { events: SpanEvent[]; body?: AttributeValue; observedMs?: number };
 
 /** Of the span that is read; its fields' readers are made once. */
 let span: Unfinished;
 let read: AttributesInOrder;
 
-function readSpan(
+function readSpan(...args: Parameters<Read>): TraceSpan {
+  return Object.assign(readInto(SPAN, ...args), read.counted());
+}
+
+function readRecord(...args: Parameters<Read>): TraceSpan {
+  const {
+    name,
+    startMs,
+    traceId,
+    spanId,
+    attributes,
+    resource,
+    scope,
+    body,
+    observedMs = 0,
+  } = readInto(RECORD, ...args);
+  const { path: place } = args[2];
+  const at = { eventName: name, timeMs: startMs, observedMs };
+  return spanOfRecord({ ...{ traceId, spanId, attributes, resource, scope, body, place }, ...at });
+}
+
+function readInto(
+  fields: Fields,
   reader: BinaryReader,
   end: number,
-  { path, resource }: { path: string; resource: Attributes },
-): TraceSpan {
+  { path, resource }: Parameters<Read>[2],
+): Unfinished {
   read = new AttributesInOrder();
   span = {
     ...{ traceId: '', spanId: '', parentSpanId: '', name: '', startMs: 0, endMs: 0, scope: '', place: path },
     ...{ attributes: read.attributes, events: [], isError: false, statusMessage: '', resource },
   };
-  const fault = faultWithin(reader, end, path, SPAN);
+  const fault = faultWithin(reader, end, path, fields);
   if (fault !== undefined) throw new Undecodable(fault);
-  return Object.assign(span, read.counted());
+  return span;
 }
 
 const text = (name: 'name' | 'statusMessage'): Fields[number] => [
@@ -177,7 +217,7 @@ const id = (name: 'traceId' | 'spanId' | 'parentSpanId'): Fields[number] => [
     span[name] = hexOf(reader.bytes());
   },
 ];
-const time = (name: 'startMs' | 'endMs'): Fields[number] => [
+const time = (name: 'startMs' | 'endMs' | 'observedMs'): Fields[number] => [
   Bit64,
   (reader) => {
     span[name] = msOf(reader);
@@ -204,6 +244,22 @@ const STATUS: Fields = {
       span.isError = reader.uint32() === STATUS_ERROR;
     },
   ],
+};
+
+/** Of a log record; it is read as a span whose name is that of the event. */
+const RECORD: Fields = {
+  1: time('startMs'),
+  5: [
+    LengthDelimited,
+    (reader) => {
+      span.body = readValue(reader, 0);
+    },
+  ],
+  6: [LengthDelimited, (reader) => readAttribute(reader, read, place)],
+  9: id('traceId'),
+  10: id('spanId'),
+  11: time('observedMs'),
+  12: text('name'),
 };
 
 function readEvent(reader: BinaryReader): SpanEvent {

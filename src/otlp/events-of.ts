@@ -14,9 +14,10 @@ import { byKind } from './dialects/kinds.ts';
 import { type ChatMessage, isMessage, lastUserText, type Said, textOfMessage } from './dialects/messages.ts';
 import { openInference } from './dialects/openinference.ts';
 import { traceloop } from './dialects/traceloop.ts';
-import type { Usage } from './dialects/usage.ts';
+import { saysUsage, type Usage } from './dialects/usage.ts';
 import { member } from './dialects/values.ts';
 import { vercelAi } from './dialects/vercel-ai.ts';
+import { contentOfEvent, isUnread } from './log-records.ts';
 import { countedBeside } from './nested-calls.ts';
 import { type AttributeValue, type TraceSpan, textOf } from './span.ts';
 
@@ -40,9 +41,28 @@ export function eventsOf(spans: readonly TraceSpan[]): SpanEventOut[][] {
     const [mine, reading] = [own[i], readings[i]];
     if (mine !== undefined)
       return [{ type: mine.type, atMs: span.startMs, payload: { ...mine.payload, otel: placeOf(span) } }];
-    if (reading === undefined) return [];
-    return [...eventsOfReading(span, reading, counted), ...evaluationsOf(span), ...errorOf(span, reading)];
+    const found = reading === undefined ? [] : eventsOfReading(span, reading, counted);
+    if (span.records !== undefined) return ofRecords(span, reading, found);
+    return reading === undefined ? [] : [...found, ...evaluationsOf(span), ...errorOf(span, reading)];
   });
+}
+
+/**
+ * Log records are part of a call: what they do not describe is no event, and what the span counts is not counted again.
+ * What they are that is none of these is kept under its name.
+ */
+function ofRecords(span: TraceSpan, reading: SpanReading | undefined, found: readonly SpanEventOut[]): SpanEventOut[] {
+  const isCounted = span.parentSpanId === '' && reading?.kind === 'model' && saysUsage(reading.usage);
+  const told = found.filter(({ type, payload }) =>
+    type === 'completion' ? isCounted || !('content_captured' in payload) : !('content_captured' in payload),
+  );
+  const events = [...told, ...evaluationsOf(span), ...errorOf(span, reading)];
+  const isNothing = events.length === 0 && found.length === 0;
+  const others = span.events.filter((event, i) => isUnread(event) || (isNothing && i === 0));
+  const asTheyCame = others.map((event) =>
+    customOf(span, { kind: 'custom', what: event.name, input: contentOfEvent(event) }),
+  );
+  return [...events, ...asTheyCame];
 }
 
 function readingOf(span: TraceSpan): SpanReading | undefined {
@@ -94,7 +114,7 @@ function completionOf(span: TraceSpan, call: ModelCall, counted: Usage | undefin
     ...(said === undefined ? { content_captured: false } : answerOf(said)),
     token_count: (counted ?? usage).inputTokens,
     tokens_used: (counted ?? usage).totalTokens,
-    usage: counted && sumsOf(usage),
+    usage: counted && saysUsage(usage) ? sumsOf(usage) : undefined,
     cached_tokens: usage.cachedTokens,
     finish_reasons: finishReasons === undefined ? undefined : [...finishReasons],
     otel: placeOf(span),
@@ -184,9 +204,9 @@ function evaluationsOf(span: TraceSpan): SpanEventOut[] {
     }));
 }
 
-function errorOf(span: TraceSpan, reading: SpanReading): SpanEventOut[] {
+function errorOf(span: TraceSpan, reading: SpanReading | undefined): SpanEventOut[] {
   if (!span.isError) return [];
-  const exception = span.events.find(({ name }) => name === 'exception')?.attributes;
+  const exception = span.events.find(({ name }) => /(^|\.)exception$/.test(name))?.attributes;
   const error = {
     type: textOf(span.attributes, 'error.type') ?? (exception && textOf(exception, 'exception.type')),
     message: span.statusMessage || (exception && textOf(exception, 'exception.message')),
@@ -194,8 +214,8 @@ function errorOf(span: TraceSpan, reading: SpanReading): SpanEventOut[] {
   const payload = {
     error: given(error),
     message: error.message,
-    ...(reading.kind === 'tool' ? { tool: reading.tool } : {}),
-    ...(reading.kind === 'model' ? { model: reading.answered ?? reading.requested } : {}),
+    ...(reading?.kind === 'tool' ? { tool: reading.tool } : {}),
+    ...(reading?.kind === 'model' ? { model: reading.answered ?? reading.requested } : {}),
     otel: placeOf(span),
   };
   return [{ type: 'error', atMs: Math.max(span.startMs, span.endMs), payload: given(payload) }];
@@ -203,12 +223,14 @@ function errorOf(span: TraceSpan, reading: SpanReading): SpanEventOut[] {
 
 /** Where the span stands. */
 function placeOf(span: TraceSpan): Payload {
-  const { spanId, parentSpanId, scope, attributes } = span;
+  const { scope, attributes, records } = span;
+  const [spanId, parentSpanId] = records === undefined ? [span.spanId, span.parentSpanId] : [span.parentSpanId, ''];
   return given({
-    span_id: spanId,
+    span_id: spanId === '' ? undefined : spanId,
     parent_span_id: parentSpanId === '' ? undefined : parentSpanId,
     conversation_id: textOf(attributes, ...CONVERSATION),
     scope: scope === '' ? undefined : scope,
+    log_records: records,
     decision_id: textOf(attributes, 'gatehouse.decision.id'),
   });
 }

@@ -1,5 +1,5 @@
-// Counts the tokens of one call of a model once where several spans tell of it, one in the other: an instrumentation of
-// a framework around that of its client, two instrumentations of one client (between the dialects and the events).
+// Counts the tokens of one call of a model once where several spans describe it, one in the other: an instrumentation
+// of a framework around that of its client, two instrumentations of one client (between the dialects and the events).
 // Invariant: of spans that lie in each other the most that any level says is counted, innermost first. What lies within
 // a tool, an agent or any other step of a call is a call of its own.
 // It knows the spans of one request: where a batch ends between the two, both are counted.
@@ -12,10 +12,15 @@ type Reading = SpanReading | undefined;
 
 /** What is counted of each call that has others in it; of one that is not there, all. */
 export function countedBeside(spans: readonly TraceSpan[], readings: readonly Reading[]): Map<ModelCall, Usage> {
+  const counted = new Map<ModelCall, Usage>();
+  const calls = [...readings.keys()].filter((i) => readings[i]?.kind === 'model');
+  // What a log record says its span says as well.
+  for (const i of calls)
+    if (spans[i]!.records !== undefined && spans[i]!.parentSpanId !== '') counted.set(readings[i] as ModelCall, {});
+  if (calls.length < 2) return counted;
   const places = new Map(spans.map((span, i) => [idOf(span.traceId, span.spanId), i]));
   const around = readings.map((reading, i) => (reading?.kind === 'model' ? outerOf(i, spans, readings, places) : -1));
   const within = new Map<number, Sums>();
-  const counted = new Map<ModelCall, Usage>();
   for (const i of innermostFirst(around)) {
     const call = readings[i] as ModelCall;
     const inner = within.get(i);

@@ -6,15 +6,18 @@
 import { createHash } from 'node:crypto';
 import type { EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
+import { exactJson } from '../common/exact-json.ts';
 import type { SpansForm } from './answers.ts';
 import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
 import { eventsOf, type SpanEventOut } from './events-of.ts';
-import { type TraceSpan, textOf, Undecodable } from './span.ts';
+import { callsOf } from './log-records.ts';
+import { type OtlpSignal, type TraceSpan, textOf, Undecodable } from './span.ts';
 import { type AgentRef, agentKey, isPending, type Owner, SpanOwners } from './span-owners.ts';
 import { payloadWithin } from './span-payload.ts';
 
-export type SentSpans = { body: Uint8Array; form: SpansForm };
+/** Spans, or log records: what is said of spans holds for both. `signal` left out: spans. */
+export type SentSpans = { body: Uint8Array; form: SpansForm; signal?: OtlpSignal };
 
 /**
  * An event as one that is submitted; `payloadText` is the payload's JSON. `occurredAt`: epoch ms, to the microsecond.
@@ -23,7 +26,8 @@ export type SpanSubmission = {
   type: EventType;
   payload: JsonObject;
   payloadText: string;
-  traceId: string;
+  /** undefined: of a log record that names none. */
+  traceId: string | undefined;
   occurredAt: number;
   /** The event that was asked about before this was done. */
   decisionId?: string;
@@ -34,6 +38,8 @@ export type SpanSubmission = {
 export type KeptSpan = {
   traceId: string;
   spanId: string;
+  /** Log records that it was made of; undefined: it is a span. */
+  records: number | undefined;
   place: string;
   owner: Owner;
   events: readonly SpanEventOut[];
@@ -43,7 +49,11 @@ export type KeptSpan = {
 /** `rejected`: spans that should have been kept; `reasons`: why, each once. */
 export type SpanCounts = { spans: number; ignored: number; rejected: number; reasons: string[] };
 /** `ofTraces`: as of SpanOwners. */
-export type FoundSpans = SpanCounts & { kept: KeptSpan[]; ofTraces: ReadonlyMap<string, AgentRef | null> };
+export type FoundSpans = SpanCounts & {
+  signal: OtlpSignal;
+  kept: KeptSpan[];
+  ofTraces: ReadonlyMap<string, AgentRef | null>;
+};
 /** `isNamed`: it, or a span around it, names the agent; else it is what is left. */
 export type OwnedSpan = KeptSpan & { isNamed: boolean };
 export type SpanGroup = { agent: AgentRef; spans: OwnedSpan[] };
@@ -65,41 +75,64 @@ type Options = {
 };
 
 /** Throws Undecodable. */
-export function readSpans({ body, form }: SentSpans, options: Options): FoundSpans {
-  const { spans, faults } = form === 'json' ? decodeJson(body) : decodeProtobuf(body);
+export function readSpans({ body, form, signal = 'traces' }: SentSpans, options: Options): FoundSpans {
+  const decoded = form === 'json' ? decodeJson(body, signal) : decodeProtobuf(body, signal);
+  const { faults } = decoded;
+  const spans = signal === 'logs' ? callsOf(decoded.spans) : decoded.spans;
   const owners = new SpanOwners(spans, options.boundTo);
   const kept = new Map<string, KeptSpan>();
-  const counts: SpanCounts = { spans: spans.length + faults.length, ignored: 0, rejected: 0, reasons: [] };
+  const ignored = decoded.spans.length - countOf(spans);
+  const counts: SpanCounts = { spans: decoded.spans.length + faults.length, ignored, rejected: 0, reasons: [] };
   for (const fault of faults) reject(counts, fault);
   const made = eventsOf(spans);
   for (const [i, span] of spans.entries()) {
     const events = isPending(span) ? [] : made[i]!;
     const fault = events.length === 0 ? undefined : faultOf(span, events, options);
-    if (events.length === 0) counts.ignored++;
-    else if (fault !== undefined) reject(counts, `${span.place}: ${fault}`);
+    if (events.length === 0) counts.ignored += countOf([span]);
+    else if (fault !== undefined) reject(counts, `${span.place}: ${fault}`, countOf([span]));
     else keep(kept, span, { owner: owners.of(span), events });
   }
-  return { ...counts, kept: [...kept.values()], ofTraces: owners.ofTraces };
+  return { ...counts, signal, kept: [...kept.values()], ofTraces: owners.ofTraces };
+}
+
+/** Of log records several are one. */
+export function countOf(spans: readonly { records?: number | undefined }[]): number {
+  return spans.reduce((sum, { records = 1 }) => sum + records, 0);
 }
 
 /** The first of a span that comes twice. */
 function keep(kept: Map<string, KeptSpan>, span: TraceSpan, of: Pick<KeptSpan, 'owner' | 'events'>): void {
-  const { traceId, spanId, place = '', attributes, attributesLeftOut = 0 } = span;
+  const { traceId, records, place = '', attributes, attributesLeftOut = 0 } = span;
+  const spanId = records === undefined ? span.spanId : recordId(span, of.events);
   const id = traceId + spanId;
   const decisionId = textOf(attributes, 'gatehouse.decision.id');
-  if (!kept.has(id)) kept.set(id, { traceId, spanId, place, decisionId, attributesLeftOut, ...of });
+  if (!kept.has(id)) kept.set(id, { traceId, spanId, records, place, decisionId, attributesLeftOut, ...of });
+}
+
+/** Log records have no id: those that say the same at the same time, of the same program, are the same. */
+function recordId({ resource, events: [first] }: TraceSpan, events: readonly SpanEventOut[]): string {
+  const said = exactJson([[...resource], first?.timeMs, events]);
+  return `log/${createHash('sha256').update(said).digest('base64url')}`;
 }
 
 /** Why the span cannot be kept. */
 function faultOf(span: TraceSpan, events: readonly SpanEventOut[], { isTimely }: Options): string | undefined {
-  if (!isId(span.traceId, 32)) return 'a trace id is not 16 bytes that are not all 0, in JSON 32 digits in hex';
-  if (!isId(span.spanId, 16)) return 'a span id is not 8 bytes that are not all 0, in JSON 16 digits in hex';
+  const { traceId, records } = span;
+  // A log record names the span that it is in, if there is one.
+  const spanId = records === undefined ? span.spanId : span.parentSpanId;
+  const isAlone = records !== undefined && spanId === '';
+  if (!isId(traceId, 32) && !(isAlone && traceId === ''))
+    return 'a trace id is not 16 bytes that are not all 0, in JSON 32 digits in hex';
+  if (!isId(spanId, 16) && !isAlone) return 'a span id is not 8 bytes that are not all 0, in JSON 16 digits in hex';
   return events.every(({ atMs }) => isTimely(atMs)) ? undefined : 'a time is before 2000 or more than 24 h ahead';
 }
 
 function isId(id: string, digits: number): boolean {
   return id.length === digits && /^[0-9a-f]+$/.test(id) && !/^0+$/.test(id);
 }
+
+/** What each signal is made of. */
+const ONE_OF: Record<OtlpSignal, string> = { traces: 'span', logs: 'log record', metrics: 'metric' };
 
 const NO_AGENT =
   'no agent is named (gatehouse.agent.id, gen_ai.agent.name or service.name; OTEL_SERVICE_NAME sets the last)';
@@ -112,7 +145,7 @@ export function reject(counts: Pick<SpanCounts, 'rejected' | 'reasons'>, reason:
     counts.reasons.push(reason);
 }
 
-const PLACE = /^\/[^ ]*?\/spans\/\d+/;
+const PLACE = /^\/[^ ]*?\/(?:spans|logRecords)\/\d+/;
 
 /**
  * By agent. `known`: the agent of a span that earlier requests had, by its trace and span, or of the trace by that
@@ -123,7 +156,7 @@ export function groupsOf(found: FoundSpans, known: ReadonlyMap<string, string>):
   for (const span of found.kept) {
     const agent = agentOf(span, known);
     if (agent === undefined) {
-      reject(found, `${span.place}: ${NO_AGENT}`);
+      reject(found, `${span.place}: ${NO_AGENT}`, countOf([span]));
       continue;
     }
     const key = agentKey(agent);
@@ -132,7 +165,7 @@ export function groupsOf(found: FoundSpans, known: ReadonlyMap<string, string>):
     group.spans.push({ ...span, isNamed: span.owner.named !== undefined || isKnown(span, known) });
   }
   if (groups.size === 0 && found.rejected > 0)
-    throw new Undecodable(`no span of it can be kept: ${found.reasons.join('; ')}`);
+    throw new Undecodable(`no ${ONE_OF[found.signal]} of it can be kept: ${found.reasons.join('; ')}`);
   return [...groups.values()];
 }
 
@@ -178,7 +211,7 @@ type Submitting = { eventBytesMax: number; asName: string | undefined };
 function submissionOf(span: OwnedSpan, event: SpanEventOut, { eventBytesMax, asName }: Submitting): SpanSubmission {
   const { traceId, decisionId, attributesLeftOut } = span;
   const made = payloadWithin(event.payload, { bytesMax: eventBytesMax, asName, attributesLeftOut });
-  const of = { type: event.type, traceId, occurredAt: event.atMs };
+  const of = { type: event.type, traceId: traceId || undefined, occurredAt: event.atMs };
   const submission = { ...of, payload: made.payload as JsonObject, payloadText: made.text };
   return {
     ...submission,

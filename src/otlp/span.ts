@@ -31,9 +31,14 @@ export type TraceSpan = {
   scope: string;
   /** Where it stands in the request, as `/resourceSpans/0/scopeSpans/0/spans/2`. */
   place?: string;
+  /** Log records that it was made of (log-records.ts); undefined: it is a span. */
+  records?: number;
   /** Attributes of numbered names that were left out, since there are too many. */
   attributesLeftOut?: number;
 };
+
+/** What a request is of. Nothing is made of metrics. */
+export type OtlpSignal = 'traces' | 'logs' | 'metrics';
 
 /** The spans of a request. `faults`: where and why, for each that cannot be read. */
 export type DecodedSpans = { spans: TraceSpan[]; faults: string[] };
@@ -165,8 +170,8 @@ export function parsed(value: AttributeValue): AttributeValue {
 const SOURCES = new WeakMap<object, string>();
 
 /**
- * What text stands for that is JSON, of whatever kind: `"sunny"` stands for sunny. Text that has not one reading (a key twice, too deep, no JSON) stays text, which policies
- * treat as such.
+ * What text stands for that is JSON, of whatever kind: `"sunny"` stands for sunny. Text that has not one reading (a key
+ * twice, too deep, no JSON) stays text, which policies treat as such.
  */
 export function anyJson(value: AttributeValue): AttributeValue {
   const read = typeof value === 'string' ? (exactValue(value) as AttributeValue | undefined) : undefined;

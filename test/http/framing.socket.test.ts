@@ -78,10 +78,10 @@ async function each<T>(list: readonly T[], run: (one: T) => Promise<void>): Prom
 
 onEach('T1: no path and no verb answers one request as two, or executes what is behind it', async (t, on) => {
   const { port, patterns, paths, routes, opened } = await startWhole(t, on);
-  for (const pattern of ['/v1/traces', '/', '/ui/assets/{file}', '/healthz', '/open'])
+  for (const pattern of ['/v1/traces', '/v1/logs', '/v1/metrics', '/', '/ui/assets/{file}', '/healthz', '/open'])
     t.ok(patterns.has(pattern), `${pattern} is among the patterns`);
   const chunks = new Set(routes.filter((one) => one.takesChunks).map(({ method, path }) => `${method} ${path}`));
-  t.same([...chunks], ['POST /v1/traces'], 'where chunks are taken');
+  t.same([...chunks], ['POST /v1/traces', 'POST /v1/logs', 'POST /v1/metrics'], 'where chunks are taken');
   const verbs = [...VERBS, ...OTHER_VERBS];
   const cases = paths
     .flatMap((path) => verbs.map((verb) => ({ path, verb })))

@@ -139,6 +139,8 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/events/facets': { path: '/v1/events/facets?agent_id=:agent' },
   'GET /v1/traces': { path: '/v1/traces?agent_id=:agent' },
   'POST /v1/traces': { body: () => ({ resourceSpans: [] }) },
+  'POST /v1/logs': { body: () => ({ resourceLogs: [] }) },
+  'POST /v1/metrics': { body: () => ({ resourceMetrics: [] }) },
   'POST /v1/hooks/claude-code': { body: () => ({ hook_event_name: 'SessionStart' }) },
   'POST /v1/data/gatehouse/decision': {
     body: ({ agent }) => ({ input: { agent, type: 'custom', payload: {} } }),

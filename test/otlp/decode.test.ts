@@ -10,39 +10,10 @@ import { decodeProtobuf } from '../../src/otlp/decode-protobuf.ts';
 import { ATTRIBUTES_MAX, DEPTH_MAX, type DecodedSpans, SPANS_MAX, Undecodable } from '../../src/otlp/span.ts';
 import { groupsOf, readSpans } from '../../src/otlp/span-groups.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { encode } from '../support/otlp-protobuf.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
 
-const { root } = protobuf.parse(`syntax = "proto3";
-  message Request { repeated ResourceSpans resourceSpans = 1; }
-  message ResourceSpans { Resource resource = 1; repeated ScopeSpans scopeSpans = 2; string schemaUrl = 3; }
-  message Resource { repeated KeyValue attributes = 1; uint32 droppedAttributesCount = 2; }
-  message ScopeSpans { Scope scope = 1; repeated Span spans = 2; }
-  message Scope { string name = 1; string version = 2; repeated KeyValue attributes = 3; }
-  message Span {
-    bytes traceId = 1; bytes spanId = 2; string traceState = 3; bytes parentSpanId = 4; string name = 5; int32 kind = 6;
-    fixed64 startTimeUnixNano = 7; fixed64 endTimeUnixNano = 8; repeated KeyValue attributes = 9;
-    repeated Event events = 11; repeated Link links = 13; Status status = 15; fixed32 flags = 16;
-  }
-  message Event { fixed64 timeUnixNano = 1; string name = 2; repeated KeyValue attributes = 3; }
-  message Link { bytes traceId = 1; bytes spanId = 2; }
-  message Status { string message = 2; int32 code = 3; }
-  message KeyValue { string key = 1; AnyValue value = 2; }
-  message AnyValue { oneof value {
-    string stringValue = 1; bool boolValue = 2; int64 intValue = 3; double doubleValue = 4; ArrayValue arrayValue = 5;
-    KeyValueList kvlistValue = 6; bytes bytesValue = 7; } }
-  message ArrayValue { repeated AnyValue values = 1; }
-  message KeyValueList { repeated KeyValue values = 1; }`);
-const Request = root.lookupType('Request');
-
 type Json = Record<string, unknown>;
-
-/** Of OTLP's JSON form; ids are hex there and base64 in protobuf's own JSON. */
-function encode(request: Json): Buffer {
-  const withBytes = JSON.parse(JSON.stringify(request), (key, value) =>
-    /^(traceId|spanId|parentSpanId)$/.test(key) ? Buffer.from(value as string, 'hex').toString('base64') : value,
-  );
-  return Buffer.from(Request.encode(Request.fromObject(withBytes)).finish());
-}
 
 const random = randomFrom(SEED);
 const below = (n: number) => Math.floor(random() * n);
