@@ -1,7 +1,7 @@
 // What a policy redacts in values that the client of Gatehouse was given as text (its JsonText) comes back as text. The
 // client itself reads answers as JavaScript does, which changes numbers.
 // Failure: those of fetch.
-import { jsonOf, membersOf, spliced, textAt } from './json-text.ts';
+import { jsonOf, membersOf, spliced, textAt } from '../common/json-text.ts';
 
 /** The `fetch` of a Gatehouse. Members of `redacted` are texts of JSON then. */
 export const exactFetch: typeof fetch = async (url, init) => {

@@ -6,7 +6,7 @@
 // was made with `onUnavailable: 'allow'`, and then for a service that is away alone).
 import PQueue from 'p-queue';
 import { ApiError, type Gatehouse, JsonText } from '../../clients/typescript/src/index.ts';
-import { membersOf, stringAt } from './json-text.ts';
+import { membersOf, stringAt } from '../common/json-text.ts';
 import { hashOfTool, type Standing, type ToolPins } from './pins.ts';
 
 type GovernorOptions = {

@@ -2,7 +2,7 @@
 // method, the name of what it is about. They are made from the message, so that no header says something else than
 // what was judged. A parameter of a tool that the client sends as a header too must be among the arguments.
 import type { IncomingHttpHeaders } from 'node:http';
-import { scalarsOf, stringAt, textAt } from './json-text.ts';
+import { scalarsOf, stringAt, textAt } from '../common/json-text.ts';
 import { versionOf } from './mcp-exchange.ts';
 import type { McpMessage } from './message.ts';
 

@@ -7,8 +7,8 @@
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { backoffMs, withTimeout } from '../common/async.ts';
+import { membersOf, stringAt } from '../common/json-text.ts';
 import { headersOf } from './headers.ts';
-import { membersOf, stringAt } from './json-text.ts';
 import {
   failureText,
   type Id,

@@ -8,9 +8,9 @@
 // of JSON-RPC with the id of the request where there is one.
 import { createServer, type IncomingMessage, type OutgoingHttpHeaders, type ServerResponse } from 'node:http';
 import { type AddressInfo, isIP } from 'node:net';
+import { jsonOf } from '../common/json-text.ts';
 import type { Governor } from './governor.ts';
 import { mcpHeaders } from './headers.ts';
-import { jsonOf } from './json-text.ts';
 import { McpExchange, routed } from './mcp-exchange.ts';
 import {
   failureText,

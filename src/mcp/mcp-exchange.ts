@@ -8,8 +8,8 @@
 
 import { randomUUID } from 'node:crypto';
 import { JsonText } from '../../clients/typescript/src/index.ts';
+import { itemsOf, type Member, membersOf, objectOf, spliced, stringAt, textAt } from '../common/json-text.ts';
 import type { CalledTool, Governor } from './governor.ts';
-import { itemsOf, type Member, membersOf, objectOf, spliced, stringAt, textAt } from './json-text.ts';
 import {
   type Fault,
   failureText,

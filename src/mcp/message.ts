@@ -14,7 +14,7 @@ import {
   stringOf,
   textAt,
   withoutRepeatedKeys,
-} from './json-text.ts';
+} from '../common/json-text.ts';
 
 const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;

