@@ -5,37 +5,99 @@ import Type from 'typebox';
 import { FreeObject } from './common.ts';
 import { about, exampleId } from './described.ts';
 
-/** A hook of Claude Code, as it sends them. */
-export const ClaudeHook = Type.Object({
-  hook_event_name: about(
-    Type.String(),
-    '`PreToolUse`, `PostToolUse` (its `tool_response`, of whatever form, is recorded) or `UserPromptSubmit`; others are answered `{}`.',
-    'PreToolUse',
-  ),
-  session_id: Type.Optional(about(Type.String(), 'Becomes the `trace_id`. Left out: it belongs to no trace.', 's-1')),
-  tool_name: Type.Optional(about(Type.String(), 'The tool. Left out where the hook is about none.', 'Bash')),
-  tool_input: Type.Optional(about(FreeObject, 'Its arguments. Left out: there are none.', { command: 'ls' })),
-  tool_use_id: Type.Optional(about(Type.String(), 'Which call of it. Left out: not said.', 'toolu_1')),
-  prompt: Type.Optional(
-    about(Type.String(), 'What a person said. Left out where the hook is not about that.', 'List the files'),
-  ),
-});
+/** A hook of a tool, as it sends them; which members each event must have is for its form to say (src/hooks). */
+export const Hook = Type.Object(
+  {
+    hook_event_name: Type.Optional(
+      about(
+        Type.String(),
+        'The event, as the tool names it. Left out: the tool says it by other members.',
+        'PreToolUse',
+      ),
+    ),
+    agent_action_name: Type.Optional(about(Type.String(), 'The event of Windsurf. Left out: it is of another tool.')),
+  },
+  { additionalProperties: true },
+);
 
-export const ClaudeHookAnswer = Type.Object({
-  decision: Type.Optional(about(Type.Literal('block'), 'Of a result or a prompt. Left out: nothing is in its way.')),
-  reason: Type.Optional(
-    about(Type.String(), 'Why, for the model. Left out: nothing is in its way.', 'Blocked by policy "no rm".'),
+const reasonOf = (what: string) => about(Type.String(), what, 'Blocked by policy "no rm".');
+
+/** Each tool reads its own members of it. */
+export const HookAnswer = Type.Object({
+  decision: Type.Optional(
+    about(Type.Enum(['block', 'deny']), 'Of Claude Code, Gemini CLI and Windsurf. Left out: nothing is in its way.'),
   ),
+  reason: Type.Optional(reasonOf('Why, for the model. Left out: nothing is in its way.')),
+  message: Type.Optional(reasonOf('Of Windsurf: why. Left out: nothing is in its way.')),
   hookSpecificOutput: Type.Optional(
     Type.Object(
       {
-        hookEventName: about(Type.Literal('PreToolUse'), 'The hook that it answers.'),
-        permissionDecision: about(Type.Literal('deny'), 'The call must not be made.'),
-        permissionDecisionReason: about(Type.String(), 'Why, for the model.', 'Blocked by policy "no rm".'),
+        hookEventName: about(Type.String(), 'The hook that it answers.', 'PreToolUse'),
+        permissionDecision: Type.Optional(
+          about(
+            Type.Enum(['deny', 'ask']),
+            '`deny`: the call must not be made. `ask`: with what is redacted it may be, where the own rules of the tool or its user allow it. Left out: it answers no call.',
+          ),
+        ),
+        permissionDecisionReason: Type.Optional(reasonOf('Why, for the model. Left out: it answers no call.')),
+        updatedInput: Type.Optional(
+          about(FreeObject, 'The arguments to be used, redacted. Left out: as they are.', { command: 'ls' }),
+        ),
+        updatedToolOutput: Type.Optional(
+          about(Type.Unknown(), 'The result to be used, redacted. Left out: as it is.', { stdout: '[redacted:email]' }),
+        ),
+        tool_input: Type.Optional(
+          about(FreeObject, 'Of Gemini CLI: the arguments to be used, redacted. Left out: as they are.', {}),
+        ),
+        decision: Type.Optional(
+          Type.Object(
+            {
+              behavior: about(Type.Literal('deny'), 'The permission is not given.'),
+              message: reasonOf('Why, for the model.'),
+            },
+            { description: 'Of a request for permission. Left out: Gatehouse has nothing against it.' },
+          ),
+        ),
       },
+      { description: 'Of Claude Code, Gemini CLI and Copilot. Left out: the own rules of the tool hold.' },
+    ),
+  ),
+  permissionDecision: Type.Optional(
+    about(Type.Enum(['deny', 'ask']), 'Of Copilot. Left out: the own rules of the tool hold.'),
+  ),
+  permissionDecisionReason: Type.Optional(reasonOf('Of Copilot: why. Left out: nothing is in its way.')),
+  modifiedArgs: Type.Optional(
+    about(FreeObject, 'Of Copilot: the arguments to be used, redacted. Left out: as they are.', { command: 'ls' }),
+  ),
+  modifiedResult: Type.Optional(
+    about(FreeObject, 'Of Copilot: what the model is given as the result. Left out: the result as it is.', {
+      resultType: 'success',
+      textResultForLlm: 'Blocked by policy "no keys".',
+    }),
+  ),
+  permission: Type.Optional(about(Type.Enum(['allow', 'deny']), 'Of Cursor. Left out: the hook asks for none.')),
+  continue: Type.Optional(about(Type.Boolean(), 'Of Cursor, of a prompt. Left out: the hook is about none.', true)),
+  user_message: Type.Optional(reasonOf('Of Cursor: why, for people. Left out: nothing is in its way.')),
+  agent_message: Type.Optional(reasonOf('Of Cursor: why, for the model. Left out: nothing is in its way.')),
+  additional_context: Type.Optional(
+    reasonOf('Of Cursor, of what has happened: what the model is told. Left out: nothing is in its way.'),
+  ),
+  updated_input: Type.Optional(
+    about(FreeObject, 'Of Cursor: the arguments to be used, redacted. Left out: as they are.', { command: 'ls' }),
+  ),
+  command: Type.Optional(
+    Type.Object(
       {
-        description: 'Of a call of a tool. Left out: Gatehouse has nothing against it; the own rules of the tool hold.',
+        status: about(Type.Enum([0, 2]), '2 denies.', 0),
+        stdout: about(Type.String(), 'To be printed on standard output, where it is not empty.', ''),
+        stderr: about(Type.String(), 'Why not, to be printed on standard error. Empty: it may be done.', ''),
+        event_id: about(
+          Type.Union([Type.String(), Type.Null()]),
+          'The event that was recorded. null: there was nothing to ask about, or it was not understood.',
+          exampleId('evt'),
+        ),
       },
+      { description: 'With `form=command`, and then alone: how a command ends. Left out: it was not asked for.' },
     ),
   ),
 });
@@ -44,7 +106,7 @@ export const ClaudeHookAnswer = Type.Object({
 export const OpaQuery = Type.Object({
   input: about(
     FreeObject,
-    'What is asked about: `tool` (its name, or `{name}`) with `args` or `arguments`; or `type` and `payload` as of an event. `agent`: id or name of the agent. `trace_id`: what the events of one run share.',
+    'What is asked about: `tool` (its name, or `{name}`) with `args` or `arguments`, and `messages` and `runtimeContext`; or `type` and `payload` as of an event. `agent`: id or name of the agent. `trace_id`: what the events of one run share. Anything else is refused.',
     { agent: 'support-bot', tool: { name: 'refund' }, args: { order: 7, amount: 20 } },
   ),
 });
@@ -68,6 +130,18 @@ export const OpaAnswer = Type.Object({
     },
     { description: 'What the policies made of it.' },
   ),
+  metrics: Type.Optional(
+    Type.Object(
+      {
+        timer_server_handler_ns: about(
+          Type.Integer({ minimum: 0 }),
+          'Nanoseconds, with any wait for a person.',
+          800_000,
+        ),
+      },
+      { description: 'How long it took. Left out: it was not asked for.' },
+    ),
+  ),
 });
 
 /** LiteLLM's generic guardrail. */
@@ -79,6 +153,11 @@ export const LiteLlmCheck = Type.Object({
   tool_calls: Type.Optional(
     about(Type.Array(FreeObject), 'Calls of tools that the model makes. Left out: none.', [{}]),
   ),
+  structured_messages: Type.Optional(
+    about(Type.Array(Type.Unknown()), 'The messages that the texts are of. Left out: none.', [{ role: 'user' }]),
+  ),
+  tools: Type.Optional(about(Type.Array(Type.Unknown()), 'Tools that the model may call. Left out: none.', [{}])),
+  images: Type.Optional(about(Type.Array(Type.Unknown()), 'Images. Left out: none.', ['https://example.com/a.png'])),
   model: Type.Optional(about(Type.String(), 'The model. Left out: not said.', 'gpt-4o')),
   litellm_call_id: Type.Optional(about(Type.String(), 'The call. Left out: not said.', 'c-1')),
   litellm_trace_id: Type.Optional(

@@ -19,6 +19,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/policy\/quotas\//, /^(schemas|src\/policy|src\/redis)\//],
   [/^src\/policy\//, /^(schemas|src\/policy)\//],
   [/^src\/(common|process)\//, /^schemas\//],
+  [/^src\/hooks\//, /^schemas\//],
   [/^src\/metrics\//, /^(schemas|src\/redis|src\/registry|clickhouse)\//],
   [/^src\/redis\//, /^schemas\//],
   [/^src\/streams\//, /^(schemas|src\/redis)\//],
@@ -28,7 +29,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/ingest\//, /^(schemas|src\/otlp|src\/policy|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/],
   [
     /^src\/http\//,
-    /^(schemas|src\/http|src\/otlp|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/(read-barrier|progress)\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
+    /^(schemas|src\/http|src\/hooks|src\/otlp|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/(read-barrier|progress)\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
   ],
   [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
   [/^src\/mcp\//, /^clients\/typescript\/src\//],

@@ -62,7 +62,7 @@ export const ERRORS = {
   },
   payload_too_large: {
     status: 413,
-    when: 'the body is over 1 MiB for one event or for declared policies, 8 MiB for a batch, 64 KiB for anything else',
+    when: 'the body is over 1 MiB for one event or for declared policies, 8 MiB for a batch or a hook, 64 KiB for anything else',
   },
   headers_too_large: { status: 431, when: 'more than 90 headers, or more than 16 KiB of them' },
   unsupported_media_type: {

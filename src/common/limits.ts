@@ -249,6 +249,14 @@ export const READ_WAIT_MS_MAX = 2_000;
 export const INSERT_ROWS_MAX = 20_000;
 export const INSERT_BYTES_MAX = 32 * MiB;
 
+/**
+ * Of a hook after a call that is larger than an event, each member that is larger than this is recorded by its size:
+ * what is left says what happened, and fits.
+ */
+export const HOOK_MEMBER_BYTES_KEPT = 64 * KiB;
+/** Of a hook, on standard input: a screen of pictures that a tool has read. */
+export const HOOK_BYTES_MAX = 64 * MiB;
+
 /** Idempotency records. */
 export const IDEMPOTENCY_KEPT_MS = 24 * 60 * 60 * 1000;
 /**

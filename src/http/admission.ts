@@ -38,7 +38,7 @@ import { type BodyBudget, BodyReader } from './read-body.ts';
 import { notFound } from './reply.ts';
 import { Request, type RouteEntry } from './request.ts';
 import { PAGES_ROUTE } from './request-counts.ts';
-import type { BodyLimits, Owned, Parts, Reply, Route } from './route.ts';
+import type { Owned, Parts, Reply, Route } from './route.ts';
 import type { SubmissionScheduler } from './submission-scheduler.ts';
 import type { TransportRequest } from './transport/transport.ts';
 
@@ -51,7 +51,6 @@ type AdmissionParts = Parts & {
   budget: BodyBudget;
   buffers: BufferPool;
   inflater: BodyInflater;
-  limits: BodyLimits;
   shedding: LoadShedding;
   scheduler: SubmissionScheduler;
   refusal: (writes: boolean) => ServiceError | undefined;

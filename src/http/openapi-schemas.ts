@@ -55,14 +55,7 @@ import {
 } from '../../schemas/closed-sets.ts';
 import { FreeObject, Metadata, page } from '../../schemas/common.ts';
 import { OPERATORS } from '../../schemas/condition.ts';
-import {
-  ClaudeHook,
-  ClaudeHookAnswer,
-  LiteLlmAnswer,
-  LiteLlmCheck,
-  OpaAnswer,
-  OpaQuery,
-} from '../../schemas/decision-points.ts';
+import { Hook, HookAnswer, LiteLlmAnswer, LiteLlmCheck, OpaAnswer, OpaQuery } from '../../schemas/decision-points.ts';
 import { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import { about } from '../../schemas/described.ts';
 import { ErasureReport } from '../../schemas/erasure.ts';
@@ -337,8 +330,8 @@ const NAMED: Record<string, Named> = {
   ExportMetricsServiceResponse: of('What came of metrics, as OTLP has it.', ExportMetricsServiceResponse),
   ExportTraceServiceRequest: of('Spans of traces, as OTLP has them.', ExportTraceServiceRequest),
   ExportTraceServiceResponse: of('What came of spans, as OTLP has it.', ExportTraceServiceResponse),
-  ClaudeHook: taken('A hook of Claude Code.', ClaudeHook),
-  ClaudeHookAnswer: of('What a hook of Claude Code is answered.', ClaudeHookAnswer),
+  Hook: taken('A hook of a tool.', Hook),
+  HookAnswer: of('What a hook is answered. Each tool reads its own members.', HookAnswer),
   OpaQuery: of('A query, in the form of the Open Policy Agent.', OpaQuery),
   OpaAnswer: of('A decision, in the form of the Open Policy Agent.', OpaAnswer),
   LiteLlmCheck: taken('What LiteLLM asks of a guardrail.', LiteLlmCheck),

@@ -219,6 +219,19 @@ export function flag(description: string, absent: boolean): Parameter<boolean> {
   };
 }
 
+/** A parameter of OPA's: a flag that needs no value, or a word of a list. */
+export function opaFlag(description: string, words: readonly string[] = ['true', 'false']): Parameter<boolean> {
+  return {
+    read(text) {
+      if (text !== '' && !words.includes(text)) throw new BadValue(`must be one of ${words.join(', ')}, or empty`);
+      return text !== 'false' && text !== 'off';
+    },
+    absent: false,
+    schema: { type: 'string', enum: ['', ...words] },
+    description,
+  };
+}
+
 /** `limit`, `offset` and `cursor` of a list. */
 export function paging(range: { default: number; maximum: number }) {
   return {

@@ -69,7 +69,7 @@ export class RouteEntry {
     this.bytesMax = bodyBytesMax(route.body, limits);
     this.writes = route.method !== 'GET';
     this.takesOtlp = route.body?.kind === 'otlp';
-    this.isSubmission = this.takesOtlp || route.body?.kind === 'event' || route.body?.kind === 'batch';
+    this.isSubmission = route.body !== undefined && route.body.kind !== 'json';
     this.takesGzip = takesGzip(route);
     this.takesChunks = route.takesChunks === true;
     this.isRead = route.method === 'GET' || route.needs === 'read';

@@ -87,6 +87,8 @@ export type Parts = {
   /** Of keys whose account has no other. */
   requestLimit: RequestLimit;
   health: Health;
+  /** Of bodies, and of one event wherever it comes. */
+  limits: BodyLimits;
 };
 
 export type Reply = {
@@ -143,7 +145,7 @@ type BodySpec<B> =
   /** Parsed and checked before the handler. `what` completes "The … does not fit its schema.". */
   | { kind: 'json'; schema: Type.TSchema; what: string; exact?: boolean; bytesMax?: number; type?: B }
   /** Handed on as bytes; `schema` describes it. */
-  | { kind: 'event' | 'batch' | 'otlp'; schema: Type.TSchema; type?: B };
+  | { kind: 'event' | 'batch' | 'hook' | 'otlp'; schema: Type.TSchema; type?: B };
 
 export type AnswerSpec = {
   description: string;
@@ -239,7 +241,7 @@ export function jsonBody<S extends Type.TSchema>(
   return { kind: 'json', schema, what, exact, bytesMax };
 }
 
-export function eventBody(kind: 'event' | 'batch' | 'otlp', schema: Type.TSchema): BodySpec<Buffer> {
+export function eventBody(kind: 'event' | 'batch' | 'hook' | 'otlp', schema: Type.TSchema): BodySpec<Buffer> {
   return { kind, schema };
 }
 
@@ -251,7 +253,8 @@ export function takesGzip({ body }: Pick<Route, 'body'>): boolean {
 export function bodyBytesMax(body: BodySpec<unknown> | undefined, config: BodyLimits): number {
   if (body?.kind === 'event') return config.eventBytesMax;
   if (body?.kind === 'otlp') return SPANS_BYTES_MAX;
-  if (body?.kind === 'batch') return config.batchBytesMax;
+  // A hook after a call holds its result, which may be left out of the event.
+  if (body?.kind === 'batch' || body?.kind === 'hook') return config.batchBytesMax;
   return Math.max(config.bodyBytesMax, body?.kind === 'json' ? (body.bytesMax ?? 0) : 0);
 }
 

@@ -8,7 +8,7 @@ import { apiKeyRoutes } from './handlers/api-key-routes.ts';
 import { approvalRoutes } from './handlers/approval-routes.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
 import { backtestRoutes } from './handlers/backtest-routes.ts';
-import { decisionPointRoutes } from './handlers/decision-points.ts';
+import { decisionPointRoutes } from './handlers/decision-points/decision-point-routes.ts';
 import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';

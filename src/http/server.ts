@@ -38,7 +38,7 @@ import { SubmissionScheduler } from './submission-scheduler.ts';
 import { VERBS } from './transport/router.ts';
 import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
 
-export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter'> & {
+export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' | 'limits'> & {
   transport: Transport;
   config: Pick<
     Config,

@@ -5,7 +5,9 @@ import type { JsonObject } from '../../schemas/common.ts';
 import { readPolicyFiles } from '../../src/commands/policy-files.ts';
 import { BufferPool } from '../../src/common/buffer-pool.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import { claude } from '../../src/http/handlers/decision-points.ts';
+import { ObjectText } from '../../src/common/object-text.ts';
+import { claudeCode } from '../../src/hooks/claude-code-hooks.ts';
+import { denied, readHook } from '../../src/hooks/read-hook.ts';
 import { BodyInflater, type InflatedBody } from '../../src/http/inflate-body.ts';
 import { BodyBudget } from '../../src/http/read-body.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
@@ -223,12 +225,10 @@ export function hook(input: string): void {
     ...{ session_id: 's-1', hook_event_name: 'PreToolUse', tool_name: 'Bash' },
     tool_input: { command: input, description: 'x' },
   });
-  const body = JSON.parse(stdin) as JsonObject;
-  const asked = claude.asked(body);
-  if (asked === undefined) throw new Finding('the hook is not asked');
-  const reason = mustBeBlocked(SHELL, asked.event['payload'] as object);
-  if (!JSON.stringify(claude.answered(body, { reason } as never)).includes('"deny"'))
-    throw new Finding('it is not denied');
+  const { judged, form } = readHook(claudeCode, ObjectText.of(stdin)!, EVENT_BYTES_MAX);
+  if (judged === undefined) throw new Finding('the hook is not asked');
+  const reason = mustBeBlocked(SHELL, JSON.parse(judged.payload.text) as object);
+  if (!denied(claudeCode, form, reason).answer.includes('"deny"')) throw new Finding('it is not denied');
 }
 
 export const TARGETS = { json, gzip, expression, pattern, schema, spans, inner, commands, shell, sql, hook };

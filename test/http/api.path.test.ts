@@ -771,6 +771,13 @@ t.test('spans without any of interest are taken', async (t) => {
 t.test('decision points answer in the forms of those who ask', async (t) => {
   const hook = { hook_event_name: 'PreToolUse', tool_name: 'ls', tool_input: {} };
   t.same((await api.post('/v1/hooks/claude-code', hook)).json, {});
+  t.same((await api.post('/v1/hooks/gemini-cli', { ...hook, hook_event_name: 'BeforeTool' })).json, {});
+  t.same((await api.post('/v1/hooks/cursor', { ...hook, hook_event_name: 'preToolUse' })).json, {
+    permission: 'allow',
+  });
+  t.same((await api.post('/v1/hooks/copilot', { toolName: 'ls', toolArgs: {} })).json, {});
+  const command = { agent_action_name: 'pre_run_command', tool_info: { command_line: 'ls' } };
+  t.same((await api.post('/v1/hooks/windsurf', command)).json, {});
   const query = { input: { agent: 'asks', tool: { name: 'ls' }, args: {} } };
   t.equal((await api.post('/v1/data/gatehouse/decision', query)).json.result.decision, 'allow');
   t.same((await api.post('/beta/litellm_basic_guardrail_api', { texts: ['hello'] })).json, { action: 'NONE' });

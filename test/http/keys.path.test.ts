@@ -142,6 +142,10 @@ const ASKS: Record<string, Ask> = {
   'POST /v1/logs': { body: () => ({ resourceLogs: [] }) },
   'POST /v1/metrics': { body: () => ({ resourceMetrics: [] }) },
   'POST /v1/hooks/claude-code': { body: () => ({ hook_event_name: 'SessionStart' }) },
+  'POST /v1/hooks/gemini-cli': { body: () => ({ hook_event_name: 'SessionStart' }) },
+  'POST /v1/hooks/cursor': { body: () => ({ hook_event_name: 'sessionStart' }) },
+  'POST /v1/hooks/copilot': { body: () => ({ sessionId: 's', source: 'new' }) },
+  'POST /v1/hooks/windsurf': { body: () => ({ agent_action_name: 'post_setup_worktree' }) },
   'POST /v1/data/gatehouse/decision': {
     body: ({ agent }) => ({ input: { agent, type: 'custom', payload: {} } }),
   },

@@ -1,0 +1,202 @@
+// What every decision point does with its question: records and judges the event, waits for an approval, and says
+// whether it may be done. One file beside it for each way in has its form: two pure functions, from its request to an
+// event and from what was decided to its answer. The event goes the path of every event.
+// What waits for an approval is waited for here, for a bounded time, and then denied with the approval's id: handing it
+// to the tool's own question would have the one who asks approve it.
+// Under an Idempotency-Key a permission is given again for minutes, to the retries of one call; behind every wait or
+// repetition it is looked at again: the caller, the agent, the policies in force now.
+// Invariant: an answer that lets something be done is given when its event is recorded and allowed, and would be
+// allowed now. Anything else is an error or a denial, so a tool that fails closed fails closed here, too. What was sent
+// is recorded, and what is redacted given back, as the text that came.
+
+import type Type from 'typebox';
+import type { Validator } from 'typebox/compile';
+import type { EventType } from '../../../../schemas/closed-sets.ts';
+import type { PolicyResult } from '../../../../schemas/event.ts';
+import { parseExactTime } from '../../../../schemas/time.ts';
+import { isId } from '../../../common/ids.ts';
+import { jsonOf } from '../../../common/json-text.ts';
+import { APPROVAL_ANSWERED_SECONDS, DECISION_REPEATED_MS } from '../../../common/limits.ts';
+import { ObjectText } from '../../../common/object-text.ts';
+import { dropOptionalNulls } from '../../../common/optional-nulls.ts';
+import { errorDetails, validationFailed } from '../../../common/validation.ts';
+import type { Answer, Caller } from '../../../ingest/ingest-parts.ts';
+import { parseMarked } from '../../../ingest/json.ts';
+import { isTraceId } from '../../../ingest/submission.ts';
+import { integer, type QueryOf, text } from '../../query.ts';
+import { notFound } from '../../reply.ts';
+import type { Call, Parts } from '../../route.ts';
+import { knownApproval } from '../known-approval.ts';
+
+export type PointQuestion = {
+  /** The path that is asked. */
+  purpose: string;
+  /** Id or name of the agent, where the request says it itself. */
+  agent?: string | undefined;
+  /** An agent that names itself with nothing else is registered by this name. */
+  otherwise?: string;
+  /** `payload`: the text of an object. */
+  event: { type: EventType; payload: string; trace: string | undefined };
+};
+/** `reason`: why not; undefined: it may be done. `redacted`: the payload as it may be used, where a policy redacts. */
+export type PointVerdict = {
+  event: string;
+  result: PolicyResult;
+  reason: string | undefined;
+  redacted: ObjectText | undefined;
+};
+export const pointQuery = {
+  agent: text('Id or name of the agent; a name that is new is registered. Left out: the one that the key is bound to'),
+  wait: integer('Seconds to wait for the decision where an approval is needed', {
+    minimum: 0,
+    maximum: APPROVAL_ANSWERED_SECONDS,
+    default: APPROVAL_ANSWERED_SECONDS,
+  }),
+};
+export type PointCall = Call<Buffer, QueryOf<typeof pointQuery>>;
+
+const TRACE_CHARACTERS_MAX = 200;
+
+/** undefined: what was sent can name no trace. */
+export function traceOf(value: string | undefined): string | undefined {
+  if (value === undefined || value === '' || !isTraceId(value)) return undefined;
+  return value.slice(0, TRACE_CHARACTERS_MAX).toWellFormed();
+}
+
+/** The body as it came. Throws ServiceError malformed_json, validation_failed. */
+export function bodyOf(body: Buffer, schema: Type.TSchema, validator: Validator): ObjectText {
+  const { value, text } = parseMarked(body, 'one');
+  if (!validator.Check(value)) dropOptionalNulls(schema, value);
+  if (!validator.Check(value))
+    throw validationFailed('The question does not fit its schema.', errorDetails(validator, value));
+  return ObjectText.of(text)!;
+}
+
+export async function decide(
+  call: PointCall,
+  parts: Parts,
+  question: PointQuestion,
+  caller: Caller,
+): Promise<PointVerdict> {
+  const agentId = await agentOf(call, parts, question);
+  const { account, requestId, idempotencyKey } = call;
+  const request = {
+    ...{ account, agentId, requestId, idempotencyKey, shape: 'one' as const, purpose: question.purpose },
+    body: Buffer.from(textOf(question.event)),
+  };
+  const { event, isRepeat } = await new Promise<{ event: Judged; isRepeat: boolean }>((resolve, refused) => {
+    parts.ingest.submit(request, {
+      accepted: (answer) => resolve({ event: eventIn(answer), isRepeat: answer.isRepeat === true }),
+      refused,
+      setApart: () => caller.setApart(),
+      get isGone() {
+        return caller.isGone;
+      },
+      whenGone: (waiting) => caller.whenGone(waiting),
+    });
+  });
+  const { id, result, redacted } = event;
+  const isPending = result.outcome === 'pending';
+  const word = isPending ? await undecided(call, parts, result, caller) : wordOf(event);
+  const isOld = isPending || isRepeat;
+  const reason = isOld ? (word.reason ?? (await notAnyMore(parts, account, { event, word, isRepeat }))) : word.reason;
+  return { event: id, result, reason, redacted };
+}
+
+function textOf({ type, payload, trace }: PointQuestion['event']): string {
+  return `{"type":${jsonOf(type)},"payload":${payload}${trace === undefined ? '' : `,"trace_id":${jsonOf(trace)}`}}`;
+}
+
+/** An event in the answer of ingestion; `text` has its other members. */
+type Judged = { id: string; result: PolicyResult; redacted: ObjectText | undefined; text: ObjectText };
+
+/** The names of the policies that redacted it, for people. */
+export function redactedBy({ matches }: PolicyResult): string {
+  const names = matches.filter(({ type }) => type === 'data_filter').map(({ name }) => jsonOf(name));
+  return names.length === 1 ? `Policy ${names[0]}` : `One of the policies ${names.join(', ')}`;
+}
+
+/** What was said of an event: why not, or when it was allowed (epoch ms). */
+type Word = { reason: string; allowedMs?: undefined } | { reason?: undefined; allowedMs: number };
+
+/** Why what was allowed is allowed no more; undefined: it is. Throws ServiceError not_found, unavailable. */
+async function notAnyMore(
+  { registry }: Parts,
+  account: string,
+  { event, word, isRepeat }: { event: Judged; word: Word; isRepeat: boolean },
+): Promise<string | undefined> {
+  const { id, result, text } = event;
+  const member = (key: string) => text.string(key)!;
+  if (isRepeat && Date.now() - word.allowedMs! > DECISION_REPEATED_MS)
+    return `This was allowed more than ${DECISION_REPEATED_MS / 60_000} minutes ago under the same Idempotency-Key: ask under a new one.`;
+  const { verdict } = await registry.evaluations.review(
+    account,
+    { agent_id: member('agent_id'), event_id: id, created_at: member('received_at'), matches: result.matches },
+    {
+      type: member('type') as EventType,
+      traceId: text.string('trace_id'),
+      occurredMs: parseExactTime(member('timestamp'))!,
+      payloadText: text.raw('payload')!,
+    },
+  );
+  if (verdict === 'agent_gone') throw notFound('agent');
+  if (verdict === 'agent_inactive') return AGENT_OFF;
+  return verdict === 'blocked' ? POLICY_SINCE : undefined;
+}
+
+const AGENT_OFF = 'Blocked: the agent is switched off.';
+const POLICY_SINCE = 'Blocked by a policy that was made since it was asked for.';
+
+function eventIn({ body, release }: Answer): Judged {
+  const text = ObjectText.of(body.toString())!;
+  release?.();
+  const result = JSON.parse(text.raw('policy_result')!) as PolicyResult;
+  return { id: text.string('id')!, result, redacted: text.object('redacted_payload'), text };
+}
+
+/** Throws ServiceError where there is none. */
+async function agentOf(
+  { account, actor, principal, query }: PointCall,
+  parts: Parts,
+  { purpose, agent, otherwise }: PointQuestion,
+): Promise<string> {
+  const asking = query.agent ?? agent;
+  const named = asking ?? otherwise;
+  if (principal.agentId !== null && asking === undefined) return principal.agentId;
+  if (named === undefined)
+    throw validationFailed('It is not said which agent asks.', [
+      { path: 'agent', message: 'must be given: in the query, in the body, or by a key that is bound to an agent' },
+    ]);
+  const id = isId('agent', named) ? named : (await parts.registry.agents.byName(account, named))?.id;
+  if (principal.agentId !== null && id !== principal.agentId) throw notFound('agent');
+  if (id !== undefined) return id;
+  const registered = { name: named, metadata: { registered_by: purpose } };
+  return (await parts.registry.newAgents.ofRequest(account, actor).register(registered)).id;
+}
+
+function wordOf({ text, result: { outcome, reason, matches, policy_id } }: Judged): Word {
+  if (outcome === 'allowed') return { allowedMs: Date.parse(text.string('received_at')!) };
+  if (reason === 'agent_inactive') return { reason: AGENT_OFF };
+  const name = matches.find((match) => match.policy_id === policy_id)?.name;
+  return { reason: name === undefined ? 'Blocked.' : `Blocked by policy "${name}".` };
+}
+
+/** The decision, where there is one by then. */
+async function undecided(call: PointCall, parts: Parts, result: PolicyResult, caller: Caller): Promise<Word> {
+  caller.setApart();
+  const { account, client, query } = call;
+  const id = result.approval_id!;
+  const waitMs = query.wait * 1000;
+  client.longPollMs = waitMs;
+  const { known } = await knownApproval(parts, account, id);
+  const decided =
+    known?.outcome === 'pending' ? await parts.approvalWaits.wait(account, known, waitMs, client.signal) : known;
+  await call.keepAllowed();
+  if (decided === null || decided.outcome === 'pending')
+    return {
+      reason: `Approval ${id} is pending: a person has not decided it yet. Do not try again before it is decided.`,
+    };
+  if (decided.outcome === 'allowed') return { allowedMs: Date.parse(decided.decided_at!) };
+  if (decided.status === 'approved') return { reason: decided.reason === 'agent_inactive' ? AGENT_OFF : POLICY_SINCE };
+  return { reason: `Approval ${id} was ${decided.status === 'denied' ? 'denied' : 'not decided in time'}.` };
+}

@@ -1,0 +1,93 @@
+// Hooks of agents that are tools of others, a path for each (src/hooks has their forms). What is not understood is
+// answered as a no in the tool's own words, with 200: such tools take an error for a hook that is broken, and go on.
+// Invariant: a yes is said of an event that is recorded and allowed, or about which there is nothing to ask.
+import { Compile } from 'typebox/compile';
+import { Hook, HookAnswer } from '../../../../schemas/decision-points.ts';
+import { jsonOf } from '../../../common/json-text.ts';
+import { validationFailed } from '../../../common/validation.ts';
+import { type HookTool, NotUnderstood } from '../../../hooks/hook-form.ts';
+import { HOOK_TOOLS } from '../../../hooks/hook-tools.ts';
+import { allowed, denied, type HookRead, readHook, redacted, refused, type Said } from '../../../hooks/read-hook.ts';
+import type { Caller } from '../../../ingest/ingest-parts.ts';
+import { oneOf, type QueryOf } from '../../query.ts';
+import { type Call, eventBody, type Parts, type Route, route } from '../../route.ts';
+import { bodyOf, decide, pointQuery, redactedBy, traceOf } from './decision-point.ts';
+
+const query = {
+  ...pointQuery,
+  form: oneOf('`command`: what a command is to print, and its status, in place of the form of the tool', ['command']),
+};
+type HookCall = Call<Buffer, QueryOf<typeof query>>;
+
+const validator = Compile(Hook);
+const EXAMPLES: Record<string, object> = {
+  'claude-code': { hook_event_name: 'PreToolUse', session_id: 's-1', tool_name: 'Bash', tool_input: { command: 'ls' } },
+  'gemini-cli': { hook_event_name: 'BeforeTool', tool_name: 'run_shell_command', tool_input: { command: 'ls' } },
+  cursor: { hook_event_name: 'beforeShellExecution', command: 'ls', cwd: '/' },
+  copilot: { sessionId: 's-1', toolName: 'bash', toolArgs: { command: 'ls' } },
+  windsurf: { agent_action_name: 'pre_run_command', tool_info: { command_line: 'ls' } },
+};
+
+export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
+  const path = `/v1/hooks/${tool.name}`;
+  return route({
+    method: 'POST',
+    path,
+    needs: 'submit',
+    bound: 'handler',
+    query,
+    body: eventBody('hook', Hook),
+    idempotency: 'heeded',
+    operation: {
+      id: `decideHookOf${tool.title.replace(/\W/g, '')}`,
+      tag: 'Decision points',
+      summary: `Answer a hook of ${tool.title}`,
+      description:
+        'What the tool is about to do is judged, and denied where a policy blocks it; what it has done is recorded and judged. What is allowed is answered so that its own rules still hold. A hook that is not understood is denied.',
+      answers: { 200: { description: 'What was decided', schema: HookAnswer, example: {} } },
+      errors: ['not_found', 'idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
+      bodyExample: EXAMPLES[tool.name],
+    },
+    submit(call: HookCall, parts, caller) {
+      const hook = bodyOf(call.body, Hook, validator);
+      if (tool.event !== undefined && !hook.has(tool.event))
+        throw validationFailed('The question does not fit its schema.', [
+          { path: `/${tool.event}`, message: 'is required' },
+        ]);
+      const answer = (said: Said, event: string | null) =>
+        caller.accepted({ body: call.query.form === 'command' ? commandText(said, event) : said.answer });
+      let read: HookRead;
+      try {
+        read = readHook(tool, hook, parts.limits.eventBytesMax);
+      } catch (error) {
+        if (!(error instanceof NotUnderstood)) throw error;
+        return answer(refused(tool, hook, error.message), null);
+      }
+      if (read.judged === undefined) return answer(allowed(read.form), null);
+      ask(call, parts, { tool, path, read }, caller).then(
+        ({ said, event }) => answer(said, event),
+        (error: unknown) => caller.refused(error),
+      );
+    },
+  });
+});
+
+type Asked = { tool: HookTool; path: string; read: HookRead };
+
+async function ask(call: HookCall, parts: Parts, { tool, path, read }: Asked, caller: Caller) {
+  const { hook, form, judged } = read;
+  const { type, payload } = judged!;
+  const question = { type, payload: payload.text, trace: traceOf(hook.string(tool.trace)) };
+  const {
+    event,
+    reason,
+    redacted: left,
+    result,
+  } = await decide(call, parts, { purpose: path, otherwise: tool.name, event: question }, caller);
+  if (reason !== undefined) return { event, said: denied(tool, form, reason) };
+  return { event, said: left === undefined ? allowed(form) : redacted(tool, read, left, redactedBy(result)) };
+}
+
+function commandText({ status, stdout, stderr }: Said, event_id: string | null): string {
+  return jsonOf({ command: { status, stdout, stderr, event_id } });
+}

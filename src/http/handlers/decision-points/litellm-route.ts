@@ -1,0 +1,145 @@
+// LiteLLM's generic guardrail: what goes to a model and what comes back.
+// https://docs.litellm.ai/docs/adding_provider/generic_guardrail_api
+// Invariant: all that it sends of a call is judged, by its own name, but for what it says of the caller (ABOUT). What a
+// policy redacts goes back in `texts`, or is BLOCKED: what LiteLLM takes back of tools, calls, images and the model is
+// not verified. Its messages (`structured_messages`) are made of the texts, which it puts into them again.
+import { Compile } from 'typebox/compile';
+import type { Json } from '../../../../schemas/common.ts';
+import { LiteLlmAnswer, LiteLlmCheck } from '../../../../schemas/decision-points.ts';
+import { exactJson, parseExact } from '../../../common/exact-json.ts';
+import { itemsOf, jsonOf, textAt } from '../../../common/json-text.ts';
+import { ObjectText, objectOfPairs } from '../../../common/object-text.ts';
+import { validationFailed } from '../../../common/validation.ts';
+import { eventBody, route } from '../../route.ts';
+import {
+  bodyOf,
+  decide,
+  type PointCall,
+  type PointQuestion,
+  type PointVerdict,
+  pointQuery,
+  redactedBy,
+  traceOf,
+} from './decision-point.ts';
+
+const PATH = '/beta/litellm_basic_guardrail_api';
+
+/** Who calls, and how LiteLLM is set up. */
+const ABOUT = new Set([
+  ...['input_type', 'litellm_trace_id', 'litellm_call_id', 'litellm_version', 'litellm_metadata'],
+  ...['request_data', 'request_headers', 'additional_provider_specific_params'],
+]);
+
+const validator = Compile(LiteLlmCheck);
+
+export const liteLlmRoute = route({
+  method: 'POST',
+  path: PATH,
+  needs: 'submit',
+  bound: 'handler',
+  query: pointQuery,
+  body: eventBody('event', LiteLlmCheck),
+  idempotency: 'heeded',
+  operation: {
+    id: 'decideLiteLlmCheck',
+    tag: 'Decision points',
+    summary: "Answer LiteLLM's generic guardrail",
+    description:
+      'What goes to a model is judged as a `prompt`, what comes back as a `completion`. Where a policy redacts, `texts` are what LiteLLM should use; what it redacts elsewhere is blocked.',
+    answers: { 200: { description: 'What was decided', schema: LiteLlmAnswer } },
+    errors: ['not_found', 'idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
+    bodyExample: { texts: ['Where is my order?'], input_type: 'request', model: 'gpt-4o' },
+  },
+  submit(call: PointCall, parts, caller) {
+    const check = bodyOf(call.body, LiteLlmCheck, validator);
+    const question = questionOf(check);
+    const sent = ObjectText.of(question.event.payload)!;
+    decide(call, parts, question, caller).then(
+      (verdict) => caller.accepted({ body: answerOf(sent, verdict) }),
+      (error: unknown) => caller.refused(error),
+    );
+  },
+});
+
+/** Throws ServiceError validation_failed. */
+export function questionOf(check: ObjectText): PointQuestion {
+  const own = check.keys.find((key) => OWN.has(key));
+  if (own !== undefined)
+    throw validationFailed('The question cannot be read.', [
+      { path: `/${own}`, message: 'is made of other members here' },
+    ]);
+  const isResponse = check.string('input_type') === 'response';
+  const last = lastOf(check.raw('texts'));
+  const members = check.keys.filter((key) => !ABOUT.has(key)).map((key) => [key, check.raw(key)!] as const);
+  const call = check.raw('litellm_call_id');
+  const payload = objectOfPairs([
+    ...(last === undefined ? [] : [[isResponse ? 'response' : 'prompt', last] as const]),
+    ...members,
+    ...(call === undefined ? [] : [['call_id', call] as const]),
+  ]);
+  const trace = traceOf(check.string('litellm_trace_id'));
+  return {
+    purpose: PATH,
+    otherwise: 'litellm',
+    event: { type: isResponse ? 'completion' : 'prompt', payload, trace },
+  };
+}
+
+/** Members of the payload that are made here; by these names LiteLLM sends none. */
+const OWN: ReadonlySet<string> = new Set(['prompt', 'response', 'call_id']);
+
+function lastOf(texts: string | undefined): string | undefined {
+  const last = texts === undefined ? undefined : itemsOf(texts)?.at(-1);
+  return last === undefined ? undefined : textAt(texts!, last);
+}
+
+function answerOf(sent: ObjectText, { reason, redacted, result }: PointVerdict): string {
+  if (reason !== undefined) return jsonOf({ action: 'BLOCKED', blocked_reason: reason });
+  if (redacted === undefined) return jsonOf({ action: 'NONE' });
+  const changed = sent.keys.filter((key) => sent.raw(key) !== redacted.raw(key));
+  const lost = changed.filter((key) => !isGivenBack(key, sent, redacted));
+  if (lost.length > 0) {
+    const why = `${redactedBy(result)} redacts part of ${lost.join(', ')}, which LiteLLM cannot be given back.`;
+    return jsonOf({ action: 'BLOCKED', blocked_reason: why });
+  }
+  const texts = redacted.raw('texts');
+  if (texts === undefined || !changed.includes('texts')) return jsonOf({ action: 'NONE' });
+  return `{"action":"GUARDRAIL_INTERVENED","texts":${texts}}`;
+}
+
+function isGivenBack(key: string, sent: ObjectText, redacted: ObjectText): boolean {
+  if (key === 'texts') return redacted.has('texts');
+  const pairs = pairsOf(sent.raw('texts'), redacted.raw('texts'));
+  if (key === 'prompt' || key === 'response') return pairs.at(-1)?.[1] === redacted.raw(key);
+  if (key !== 'structured_messages') return false;
+  return isMadeOf(new Map(pairs), parseExact(sent.raw(key)!), parseExact(redacted.raw(key) ?? 'null'), []);
+}
+
+/** Each text and what is left of it. */
+function pairsOf(sent = '[]', left = '[]'): [string, string][] {
+  const after = (itemsOf(left) ?? []).map((item) => textAt(left, item));
+  return (itemsOf(sent) ?? []).map((item, i) => [textAt(sent, item), after[i] ?? '']);
+}
+
+/** Where the text of a message stands: `/0/content`, `/0/content/1/text`. */
+const OF_MESSAGE = /^\d+\/content(\/\d+\/text)?$/;
+
+/** Do the two differ in nothing but texts of messages that are given back, each as it is in `texts`? */
+function isMadeOf(given: ReadonlyMap<string, string>, sent: Json, left: Json, path: readonly string[]): boolean {
+  if (typeof sent === 'string' && typeof left === 'string')
+    return sent === left || (OF_MESSAGE.test(path.join('/')) && textsEqual(given, sent, left));
+  if (typeof sent !== 'object' || sent === null || typeof left !== 'object' || left === null)
+    return exactJson(sent) === exactJson(left);
+  const keys = Object.keys(sent);
+  if (Array.isArray(sent) !== Array.isArray(left) || jsonOf(keys) !== jsonOf(Object.keys(left))) return false;
+  return keys.every((key) => {
+    const at = (of: Json) => (of as Record<string, Json>)[key]!;
+    return isMadeOf(given, at(sent), at(left), [...path, key]);
+  });
+}
+
+function textsEqual(given: ReadonlyMap<string, string>, sent: string, left: string): boolean {
+  for (const [before, after] of given)
+    if (parseExact(before) === sent) return after !== '' && parseExact(after) === left;
+  return false;
+}
