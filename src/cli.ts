@@ -149,9 +149,12 @@ const COMMANDS: Record<string, Entry> = {
     run: async (context) => (await import('./commands/audit-commands.ts')).auditCheckpoint(context),
   },
   hook: {
-    usage: 'hook [--url URL] [--agent NAME] [--wait SECONDS]',
-    help: 'answer a hook of Claude Code from standard input (GATEHOUSE_URL, GATEHOUSE_API_KEY). Status 2 denies, also where no answer can be had',
-    options: { url: { type: 'string' }, agent: { type: 'string' }, wait: { type: 'string' } },
+    usage: 'hook [--url URL] [--agent NAME] [--tool NAME] [--timeout SECONDS] [--wait SECONDS]',
+    help: 'answer a hook of a tool from standard input (GATEHOUSE_URL, GATEHOUSE_API_KEY; docs/joining.md). Status 2 denies, also where no answer can be had',
+    options: {
+      ...{ url: { type: 'string' }, agent: { type: 'string' }, tool: { type: 'string' } },
+      ...{ timeout: { type: 'string' }, wait: { type: 'string' } },
+    },
     act: async (options) => (await import('./commands/hook.ts')).hook(options),
   },
   mcp: {
@@ -276,8 +279,9 @@ function version(): string {
 function fail(error: unknown): void {
   const isUsage = error instanceof Error && ['ConfigError', 'UsageError'].includes(error.name);
   process.stderr.write(`gatehouse: ${userFacingMessage(error) ?? (error as Error).stack ?? error}\n`);
-  // Whatever it has begun: connections, timers and the channel to a supervisor would keep it alive.
-  process.exit(isUsage ? USAGE_STATUS : 1);
+  // Whatever it has begun: connections, timers and the channel to a supervisor would keep it alive. A hook that fails
+  // must be a no, which is status 2 to the tools that run it.
+  process.exit(isUsage || process.argv[2] === 'hook' ? USAGE_STATUS : 1);
 }
 
 await main(process.argv.slice(2)).catch(fail);

@@ -52,11 +52,11 @@ export function wholeNumber(text: string, name: string, bounds: { min: number; m
   throw new UsageError(`--${name} takes a whole number from ${bounds.min} to ${bounds.max}`);
 }
 
-/** Of commands that are clients of a service: which, and by which key. `named`: by an option. */
+/** Of commands that are clients of a service: which, and by which key. `named`: by an option. A path in it is kept. */
 export function serviceToAsk(named: string | boolean | undefined): { url: string; key: string } {
   const { url: set, key } = clientSettings();
   const url = named ?? set;
   if (typeof url !== 'string') throw new UsageError('GATEHOUSE_URL is not set');
   if (key === undefined) throw new UsageError('GATEHOUSE_API_KEY is not set');
-  return { url, key };
+  return { url: url.replace(/\/+$/, ''), key };
 }

@@ -1,65 +1,168 @@
 // `gatehouse hook`: for tools that run a command before they do something, and go by its exit status. Reads the hook
-// from standard input, asks the service (POST /v1/hooks/claude-code), and says no by status 2 with the reason on
-// standard error.
-// Invariant: status 0 only where the service has recorded the event and allows it. Whatever else happens is status 2: a
-// tool takes any other status for a hook that is broken, and goes on.
-
-import { randomUUID } from 'node:crypto';
-import { buffer } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { serviceToAsk } from './context.ts';
+// from standard input, asks the service at the path of the tool that it is from (src/hooks), prints what that tool
+// reads, and says no by status 2 with the reason on standard error.
+// Invariants: a yes must be said: by an answer of the service about this hook, recorded and allowed, or known to ask
+// about nothing. Whatever else happens is a no: a tool takes any other status for a hook that is broken, and goes on.
+// All of it, from the start of the program on, ends within `--timeout`: a tool that has waited for long enough goes on,
+// too.
+import { once } from 'node:events';
+import { ApiError } from '../../clients/typescript/src/errors.ts';
+import { GatehouseError } from '../../clients/typescript/src/index.ts';
+import { Transport } from '../../clients/typescript/src/transport.ts';
+import { APPROVAL_ANSWERED_SECONDS, HOOK_BYTES_MAX } from '../common/limits.ts';
+import { ObjectText } from '../common/object-text.ts';
+import { type HookTool, withoutContent } from '../hooks/hook-form.ts';
+import { HOOK_TOOLS, toolOf } from '../hooks/hook-tools.ts';
+import { serviceToAsk, UsageError } from './context.ts';
 
 type Options = Record<string, string | boolean | undefined>;
-type Answer = {
-  reason?: string;
-  hookSpecificOutput?: { permissionDecisionReason: string };
-};
+/** What the service says that a command does. */
+type Ending = { status: number; stdout: string; stderr: string };
 
-const ALLOWED = 0;
 const DENIED = 2;
-/** The tool gives its hooks a minute. */
-const DEADLINE_MS = 50_000;
-const WAIT_SECONDS = 40;
-const RETRY_MS = 500;
-const HOOK_BYTES_MAX = 1024 * 1024;
-const MAY_SUCCEED_LATER = new Set([429, 502, 503, 504]);
+/** Below what any of the tools gives a hook by itself; a person needs longer, and then it must be set in both. */
+const TIMEOUT_SECONDS = 10;
+/** What is left of `--timeout` for all but the wait for a person. */
+const MARGIN_SECONDS = 1;
+const SECONDS_MAX = 3_600;
+/** Where nothing listens: as long as a service takes that is started again. */
+const AWAY_MS = 5_000;
+/** Of a hook that is sent; what a tool has done is sent without what makes it larger. */
+const SENT_BYTES_MAX = 8 * 1024 * 1024;
 
 export async function hook(options: Options): Promise<number> {
-  try {
-    const body = await buffer(process.stdin);
-    if (body.length > HOOK_BYTES_MAX) throw new Error(`the hook is larger than ${HOOK_BYTES_MAX} bytes`);
-    const answer = await ask(options, body);
-    const reason = answer.hookSpecificOutput?.permissionDecisionReason ?? answer.reason;
-    if (reason === undefined) return ALLOWED;
-    process.stderr.write(`${reason}\n`);
-  } catch (error) {
-    process.stderr.write(`Gatehouse could not be asked, so this is denied: ${(error as Error).message}\n`);
-  }
-  return DENIED;
+  process.once('uncaughtException', (error) => {
+    process.stderr.write(`${sentence(error)}\n`);
+    process.exit(DENIED);
+  });
+  const { status, stdout, stderr } = await asked(options).catch(
+    (error: Error): Ending => ({
+      status: DENIED,
+      stdout: '',
+      stderr: sentence(error),
+    }),
+  );
+  await printed(process.stdout, stdout);
+  await printed(process.stderr, stderr === '' ? '' : `${stderr}\n`);
+  // A tool that leaves it open would keep this program.
+  process.stdin.destroy();
+  return status;
 }
 
-/** Again until the deadline where that may help; the event is recorded once. */
-async function ask(options: Options, body: Buffer): Promise<Answer> {
-  const { url: base, key } = serviceToAsk(options['url']);
-  const url = new URL('/v1/hooks/claude-code', base);
-  url.searchParams.set('wait', String(options['wait'] ?? WAIT_SECONDS));
-  if (typeof options['agent'] === 'string') url.searchParams.set('agent', options['agent']);
-  const headers = {
-    authorization: `Bearer ${key}`,
-    'content-type': 'application/json',
-    'idempotency-key': `hook-${randomUUID()}`,
+function sentence(error: Error): string {
+  const status = error instanceof ApiError && error.status > 0 ? `${error.status} ` : '';
+  return `Gatehouse could not be asked, so this is denied: ${status}${error.message}`;
+}
+
+async function printed(stream: NodeJS.WriteStream, text: string): Promise<void> {
+  if (text !== '' && !stream.write(text)) await once(stream, 'drain');
+}
+
+async function asked(options: Options): Promise<Ending> {
+  const { deadline, waitSeconds } = timesOf(options);
+  const { url, key } = serviceToAsk(options['url']);
+  const transport = new Transport(url, key, askingFetch(deadline, waitSeconds));
+  const text = await inputBy(deadline);
+  const read = objectOf(text);
+  const tool = named(options['tool']) ?? toolOf(read);
+  const query = new URLSearchParams({ form: 'command', wait: String(waitSeconds) });
+  if (typeof options['agent'] === 'string') query.set('agent', options['agent']);
+  const answer = await transport.call({
+    method: 'POST',
+    path: `/v1/hooks/${tool.name}?${query}`,
+    body: sendable(text, read, tool),
+    timeoutMs: deadline - performance.now(),
+  });
+  return endingOf(answer);
+}
+
+function timesOf({ timeout, wait }: Options): { deadline: number; waitSeconds: number } {
+  const asked = wait === undefined ? undefined : seconds('wait', wait, 0);
+  const otherwise = asked === undefined ? TIMEOUT_SECONDS : asked + AWAY_MS / 1000;
+  const timeoutSeconds = timeout === undefined ? otherwise : seconds('timeout', timeout, 0.1);
+  const waitSeconds = Math.min(asked ?? timeoutSeconds, timeoutSeconds, APPROVAL_ANSWERED_SECONDS);
+  // From the start of the program on, which is when the tool began to wait.
+  return { deadline: timeoutSeconds * 1000, waitSeconds: Math.floor(waitSeconds) };
+}
+
+function seconds(name: string, text: string | boolean, min: number): number {
+  const value = typeof text === 'string' && /^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= min && value <= SECONDS_MAX) return value;
+  throw new UsageError(`--${name} must be a number of seconds, from ${min} to ${SECONDS_MAX}`);
+}
+
+function named(name: string | boolean | undefined): HookTool | undefined {
+  if (name === undefined) return undefined;
+  const tool = HOOK_TOOLS.find((one) => one.name === name);
+  if (tool === undefined) throw new UsageError(`--tool must be one of ${HOOK_TOOLS.map((one) => one.name).join(', ')}`);
+  return tool;
+}
+
+/** A `fetch` that waits for a person no longer than there is time, and does not try what cannot succeed. */
+function askingFetch(deadline: number, waitSeconds: number): typeof fetch {
+  const began = performance.now();
+  return async (to, init) => {
+    const url = new URL(String(to));
+    const leftSeconds = Math.floor((deadline - performance.now()) / 1000) - MARGIN_SECONDS;
+    url.searchParams.set('wait', String(Math.max(0, Math.min(waitSeconds, leftSeconds))));
+    try {
+      return await fetch(url, init);
+    } catch (error) {
+      const { message } = ((error as Error).cause ?? error) as Error;
+      // Ports that no program may ask by fetch.
+      const isHopeless = message === 'bad port' || performance.now() - began > AWAY_MS;
+      throw isHopeless ? new ApiError(0, 'unreachable', `${url.host} cannot be reached: ${message}`) : error;
+    }
   };
-  const signal = AbortSignal.timeout(DEADLINE_MS);
-  for (;;) {
-    const response = await fetch(url, { method: 'POST', headers, body, signal }).catch((error: Error) => {
-      if (signal.aborted) throw new Error(`no answer within ${DEADLINE_MS / 1000} s`);
-      return error;
-    });
-    if (!(response instanceof Error) && response.ok) return (await response.json()) as Answer;
-    if (!(response instanceof Error) && !MAY_SUCCEED_LATER.has(response.status))
-      throw new Error(`${response.status} ${await response.text()}`);
-    await sleep(RETRY_MS, undefined, { signal }).catch(() => {
-      throw new Error(response instanceof Error ? String(response.cause ?? response.message) : `${response.status}`);
-    });
+}
+
+async function inputBy(deadline: number): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  const late = setTimeout(() => {
+    process.stdin.destroy(new GatehouseError('standard input was not at its end in time'));
+  }, deadline - performance.now());
+  try {
+    for await (const part of process.stdin as AsyncIterable<Buffer>) {
+      parts.push(part);
+      bytes += part.length;
+      if (bytes > HOOK_BYTES_MAX) throw new GatehouseError(`the hook is larger than ${HOOK_BYTES_MAX} bytes`);
+    }
+  } finally {
+    clearTimeout(late);
   }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(parts));
+  } catch {
+    throw new GatehouseError('the hook is not UTF-8');
+  }
+}
+
+/** undefined: it is none; the service says what is wrong with it. */
+function objectOf(text: string): ObjectText | undefined {
+  try {
+    JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  return ObjectText.of(text.trim());
+}
+
+function sendable(text: string, hook: ObjectText | undefined, tool: HookTool): string {
+  const isLarge = Buffer.byteLength(text) > SENT_BYTES_MAX;
+  if (!isLarge) return text;
+  const sent = hook !== undefined && tool.formOf(hook).form?.isAfter ? withoutContent(hook, tool.inner).text : text;
+  if (Buffer.byteLength(sent) > SENT_BYTES_MAX)
+    throw new GatehouseError(`the hook is larger than ${SENT_BYTES_MAX} bytes`);
+  return sent;
+}
+
+/** Throws where it is no answer of the service: something else may listen there. */
+function endingOf(answer: unknown): Ending {
+  const { command } = (answer ?? {}) as { command?: Partial<Ending> & { event_id?: unknown } };
+  const { status, stdout, stderr, event_id: event } = command ?? {};
+  const isSaid = (status === 0 || status === 2) && (event === null || /^evt_/.test(String(event)));
+  if (!isSaid || typeof stdout !== 'string' || typeof stderr !== 'string')
+    throw new GatehouseError('what answers at this address is not Gatehouse');
+  return { status, stdout, stderr };
 }

@@ -140,7 +140,7 @@ async function declare(options: Options, declared: readonly FilePolicy[], how: o
 
 async function ask(options: Options, method: string, path: string, body?: object): Promise<Answer> {
   const { url: base, key } = serviceToAsk(options['url']);
-  const response = await fetch(new URL(path, base), {
+  const response = await fetch(new URL(`${base}${path}`), {
     method,
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
     signal: AbortSignal.timeout(DEADLINE_MS),
