@@ -3,6 +3,7 @@
 //   <!-- endpoints:begin --> … <!-- endpoints:end --> from the routes in src/http/routes.ts
 //   <!-- errors:begin --> … <!-- errors:end -->       from ERRORS in src/common/errors.ts
 //   <!-- detectors:begin --> … <!-- detectors:end -->  from the corpora of test/policy/corpus
+//   <!-- fail-closed:begin --> … <!-- fail-closed:end --> from WAYS in test/fail-closed/table.ts
 //   <!-- metrics:begin --> … <!-- metrics:end -->     from METRICS in src/metrics/metrics.ts
 //   clients/typescript/src/api.ts                     from schemas, by way of the API's description
 //   <!-- alerts:begin --> … <!-- alerts:end -->       from ops/prometheus-alerts.yaml
@@ -15,6 +16,7 @@ import { makeRoutes } from '../src/http/routes.ts';
 import { METRICS, type MetricSpec } from '../src/metrics/metrics.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { SETTINGS } from '../src/process/config.ts';
+import { failClosedSections } from '../test/fail-closed/table.ts';
 import { measured } from '../test/policy/corpus/measure.ts';
 import { CLIENT_TYPES, clientApi } from './client-types.ts';
 
@@ -23,12 +25,14 @@ const TABLES: Record<string, () => string> = {
   endpoints: endpointsTable,
   errors: errorsTable,
   detectors: detectorsTable,
+  'fail-closed': failClosedSections,
 };
 /** Page -> the tables that it has. */
 export const TABLES_OF: Record<string, string[]> = {
   'docs/api.md': ['endpoints', 'errors'],
   'docs/settings.md': ['settings'],
   'docs/policy-reference.md': ['detectors'],
+  'docs/fail-closed.md': ['fail-closed'],
 };
 
 /** The text with every generated table in it as the code has it now. */
