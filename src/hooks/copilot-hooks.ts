@@ -113,6 +113,7 @@ export const copilot: HookTool = {
   name: 'copilot',
   title: 'GitHub Copilot',
   trace: 'sessionId',
+  waitSeconds: 25,
   formOf: (hook) => (hook.has('hook_event_name') ? PASCAL_CASE(hook) : inCamelCase(hook)),
   denied,
   spoken,

@@ -8,6 +8,7 @@ import type { EventType } from '../../schemas/closed-sets.ts';
 import { jsonOf, withoutRepeatedKeys } from '../common/json-text.ts';
 import { HOOK_MEMBER_BYTES_KEPT } from '../common/limits.ts';
 import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/object-text.ts';
+import { LEFT_OUT, leftOut } from './large-strings.ts';
 
 /** Of an event: `payload` holds texts of JSON. */
 type Judged = { type: EventType; payload: Texts };
@@ -43,6 +44,8 @@ export type HookTool = {
   inner?: string;
   /** Of an event by this name; undefined: it is none of the tool's. */
   formOf(hook: ObjectText): { event: string; form: EventForm | undefined };
+  /** Over HTTP a person is waited for no longer, unless it is asked for: below the time of a hook. Left out: 45 s. */
+  waitSeconds?: number;
   /** The no to what is not understood at all. */
   denied(reason: string): object;
   spoken?: EventForm['spoken'];
@@ -113,22 +116,28 @@ export function result(tool: string, hook: ObjectText, from: readonly string[], 
 
 /** A large member, by the name that policies know it by; its size where `withoutContent` left it out. */
 export function content(hook: ObjectText, key: string, name: string): Texts {
-  if (!hook.has(key)) throw new NotUnderstood(`${key} must be there`);
-  const [, bytes] = LEFT_OUT.exec(hook.raw(key)!) ?? [];
-  return bytes === undefined ? { [name]: hook.raw(key) } : { content_captured: 'false', [`${name}_bytes`]: bytes };
+  const given = hook.raw(key);
+  if (given === undefined) throw new NotUnderstood(`${key} must be there`);
+  const [all, bytes] = [...given.matchAll(LEFT_OUT)][0] ?? [];
+  return all === given ? { content_captured: 'false', [`${name}_bytes`]: bytes } : { [name]: given };
 }
-
-const LEFT_OUT = /^\{"left_out_bytes":(\d{1,15})\}$/;
 
 /** The same hook with the size of each large member in its place. `inner`: the member that holds them. */
 export function withoutContent(hook: ObjectText, inner?: string): ObjectText {
   const within = inner === undefined ? undefined : hook.object(inner);
   if (within !== undefined) return hook.with(new Map([[inner!, withoutContent(within).text]]));
   const large = hook.keys.flatMap((key) => {
-    const bytes = Buffer.byteLength(hook.raw(key)!);
-    return bytes > HOOK_MEMBER_BYTES_KEPT ? [[key, `{"left_out_bytes":${bytes}}`] as const] : [];
+    const bytes = sizeOf(hook.raw(key)!);
+    return bytes > HOOK_MEMBER_BYTES_KEPT ? [[key, leftOut(bytes)] as const] : [];
   });
   return hook.with(new Map(large));
+}
+
+/** With what was left out of it. */
+function sizeOf(text: string): number {
+  let bytes = Buffer.byteLength(text);
+  for (const [all, left] of text.matchAll(LEFT_OUT)) bytes += Number(left) - all.length;
+  return bytes;
 }
 
 /** All members but some, as arguments: nothing that a hook says of a call is dropped. */

@@ -15,18 +15,30 @@ export type HookRead = {
 /** `answer`: over HTTP, as text. The rest is what a command does. */
 export type Said = { answer: string; status: 0 | 2; stdout: string; stderr: string };
 
-/** `bytesMax`: of an event. Throws NotUnderstood. */
-export function readHook(tool: HookTool, given: ObjectText, bytesMax: number): HookRead {
+/**
+ * `bytes`: of the hook as it came, of which what is large may have been left out; `bytesMax`: of an event. Throws
+ * NotUnderstood.
+ */
+export function readHook(
+  tool: HookTool,
+  given: ObjectText,
+  bytesMax: number,
+  bytes = Buffer.byteLength(given.text),
+): HookRead {
   const { event, form } = tool.formOf(given);
   if (form === undefined) throw new NotUnderstood(`${tool.title} has no hook ${jsonOf(event)} that is known here`);
-  const isLarge = Buffer.byteLength(given.text) > bytesMax;
+  const isLarge = bytes > bytesMax;
   const hook = isLarge && form.isAfter === true ? withoutContent(given, tool.inner) : given;
   if (form.read === undefined) return { hook, form };
+  if (isLarge && form.isAfter !== true) throw tooLarge(bytesMax);
   const { type, payload } = form.read(hook);
   const text = objectOfTexts(payload);
-  if (Buffer.byteLength(text) > bytesMax)
-    throw new NotUnderstood(`it is larger than ${bytesMax} bytes, which is the most that an event may have`);
+  if (Buffer.byteLength(text) > bytesMax) throw tooLarge(bytesMax);
   return { hook, form, judged: { type, payload: ObjectText.of(text)! } };
+}
+
+function tooLarge(bytesMax: number): NotUnderstood {
+  return new NotUnderstood(`it is larger than ${bytesMax} bytes, which is the most that an event may have`);
 }
 
 export function allowed({ allowed: answer = {} }: EventForm): Said {

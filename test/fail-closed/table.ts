@@ -123,7 +123,7 @@ export const WAYS: Record<string, Way> = {
     cells: overHttp(
       'the tool goes on, always, and so with every error in this row: `gatehouse hook` denies',
       '413',
-      seen('denied', '200, with the id of the approval, after `wait` (45 s)'),
+      seen('denied', '200, with the id of the approval, after `wait` (25 s)'),
       seen('denied', '200, with the reason; nothing is recorded'),
     ),
   },

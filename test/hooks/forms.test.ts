@@ -5,6 +5,7 @@ import t from 'tap';
 import { ObjectText } from '../../src/common/object-text.ts';
 import { type HookTool, NotUnderstood } from '../../src/hooks/hook-form.ts';
 import { HOOK_TOOLS, toolOf } from '../../src/hooks/hook-tools.ts';
+import { withoutLargeStrings } from '../../src/hooks/large-strings.ts';
 import { denied, readHook, redacted, refused } from '../../src/hooks/read-hook.ts';
 
 const BYTES_MAX = 1024 * 1024;
@@ -429,6 +430,23 @@ t.test('a large result is recorded by its size, and a large call is not made', (
       'command' in hook ? { command: large } : { [hook['toolName'] ? 'toolArgs' : 'tool_input']: { content: large } };
     t.throws(() => readAs(name, { ...hook, ...args }), { message: /larger than 1048576 bytes/ }, name);
   }
+  t.end();
+});
+
+t.test('large texts are left out of bytes before they are read', (t) => {
+  const long = 'x'.repeat(70_000);
+  const escaped = '\\"\\\\'.repeat(20_000);
+  const left = (bytes: number) => `{"left_out_bytes":${bytes}}`;
+  for (const [given, wanted] of [
+    [`{"a":"${long}","b":[1.0,"${long}"]}`, `{"a":${left(70_002)},"b":[1.0,${left(70_002)}]}`],
+    [`{"a":"${escaped}"}`, `{"a":${left(80_002)}}`],
+    [`{"${long}" :1}`, `{"${long}" :1}`],
+    ['{"a":"\\\\","b":"c"}', '{"a":"\\\\","b":"c"}'],
+    [`{"a":"${long}`, `{"a":"${long}`],
+    ['', ''],
+  ] as const)
+    t.equal(withoutLargeStrings(Buffer.from(given))?.toString(), wanted, given.slice(0, 40));
+  t.equal(withoutLargeStrings(Buffer.from(`["${'\\"'.repeat(500_000)}"]`)), undefined, 'bounded work');
   t.end();
 });
 

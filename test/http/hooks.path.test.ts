@@ -439,11 +439,13 @@ t.test('numbers, escapes and order of keys arrive token by token, by every way',
     [OPA, `{"input":{"type":"custom","payload":{"a":${numbers}}}}`],
     [LITELLM, `{"texts":["x"],"tool_calls":[{"arguments":${numbers}}],"tools":[${numbers}]}`],
   ];
-  for (const [i, [path, body]] of WAYS.entries()) {
-    const agent = `exact-${i}`;
-    t.equal((await api.post(`${path}?agent=${agent}`, Buffer.from(body))).status, 200, path);
-    t.ok((await newestOf(agent)).includes(numbers), `${path} ${body.slice(0, 60)}`);
-  }
+  await Promise.all(
+    WAYS.map(async ([path, body], i) => {
+      const agent = `exact-${i}`;
+      t.equal((await api.post(`${path}?agent=${agent}`, Buffer.from(body))).status, 200, path);
+      t.ok((await newestOf(agent)).includes(numbers), `${path} ${body.slice(0, 60)}`);
+    }),
+  );
   const { text } = await api.post(
     `${OPA}?agent=exact`,
     Buffer.from(`{"input":{"type":"custom","payload":{"m":"a@example.com","n":1.0}}}`),

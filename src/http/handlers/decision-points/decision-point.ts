@@ -45,14 +45,16 @@ export type PointVerdict = {
   reason: string | undefined;
   redacted: ObjectText | undefined;
 };
-export const pointQuery = {
+/** `waitSeconds`: where the caller says nothing. */
+export const queryOf = (waitSeconds = APPROVAL_ANSWERED_SECONDS) => ({
   agent: text('Id or name of the agent; a name that is new is registered. Left out: the one that the key is bound to'),
   wait: integer('Seconds to wait for the decision where an approval is needed', {
     minimum: 0,
     maximum: APPROVAL_ANSWERED_SECONDS,
-    default: APPROVAL_ANSWERED_SECONDS,
+    default: waitSeconds,
   }),
-};
+});
+export const pointQuery = queryOf();
 export type PointCall = Call<Buffer, QueryOf<typeof pointQuery>>;
 
 const TRACE_CHARACTERS_MAX = 200;

@@ -3,21 +3,22 @@
 // Invariant: a yes is said of an event that is recorded and allowed, or about which there is nothing to ask.
 import { Compile } from 'typebox/compile';
 import { Hook, HookAnswer } from '../../../../schemas/decision-points.ts';
+import { ServiceError } from '../../../common/errors.ts';
 import { jsonOf } from '../../../common/json-text.ts';
 import { validationFailed } from '../../../common/validation.ts';
 import { type HookTool, NotUnderstood } from '../../../hooks/hook-form.ts';
 import { HOOK_TOOLS } from '../../../hooks/hook-tools.ts';
+import { withoutLargeStrings } from '../../../hooks/large-strings.ts';
 import { allowed, denied, type HookRead, readHook, redacted, refused, type Said } from '../../../hooks/read-hook.ts';
 import type { Caller } from '../../../ingest/ingest-parts.ts';
 import { oneOf, type QueryOf } from '../../query.ts';
 import { type Call, eventBody, type Parts, type Route, route } from '../../route.ts';
-import { bodyOf, decide, pointQuery, redactedBy, traceOf } from './decision-point.ts';
+import { bodyOf, decide, type pointQuery, queryOf, redactedBy, traceOf } from './decision-point.ts';
 
-const query = {
-  ...pointQuery,
+const form = {
   form: oneOf('`command`: what a command is to print, and its status, in place of the form of the tool', ['command']),
 };
-type HookCall = Call<Buffer, QueryOf<typeof query>>;
+type HookCall = Call<Buffer, QueryOf<typeof form & typeof pointQuery>>;
 
 const validator = Compile(Hook);
 const EXAMPLES: Record<string, object> = {
@@ -35,7 +36,7 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
     path,
     needs: 'submit',
     bound: 'handler',
-    query,
+    query: { ...queryOf(tool.waitSeconds), ...form },
     body: eventBody('hook', Hook),
     idempotency: 'heeded',
     operation: {
@@ -49,7 +50,8 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
       bodyExample: EXAMPLES[tool.name],
     },
     submit(call: HookCall, parts, caller) {
-      const hook = bodyOf(call.body, Hook, validator);
+      const { eventBytesMax } = parts.limits;
+      const hook = bodyOf(smallEnough(call.body, eventBytesMax), Hook, validator);
       if (tool.event !== undefined && !hook.has(tool.event))
         throw validationFailed('The question does not fit its schema.', [
           { path: `/${tool.event}`, message: 'is required' },
@@ -58,7 +60,7 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
         caller.accepted({ body: call.query.form === 'command' ? commandText(said, event) : said.answer });
       let read: HookRead;
       try {
-        read = readHook(tool, hook, parts.limits.eventBytesMax);
+        read = readHook(tool, hook, eventBytesMax, call.body.length);
       } catch (error) {
         if (!(error instanceof NotUnderstood)) throw error;
         return answer(refused(tool, hook, error.message), null);
@@ -71,6 +73,15 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
     },
   });
 });
+
+/** Throws ServiceError payload_too_large. */
+function smallEnough(body: Buffer, bytesMax: number): Buffer {
+  if (body.length <= bytesMax) return body;
+  const left = withoutLargeStrings(body);
+  if (left !== undefined && left.length <= bytesMax) return left;
+  const message = `The hook is larger than ${bytesMax} bytes, also without its large texts.`;
+  throw new ServiceError('payload_too_large', message, { recorded: false });
+}
 
 type Asked = { tool: HookTool; path: string; read: HookRead };
 
