@@ -13,7 +13,7 @@ export type HookRead = {
   judged?: { type: EventType; payload: ObjectText };
 };
 /** `answer`: over HTTP, as text. The rest is what a command does. */
-export type Said = { answer: string; status: 0 | 2; stdout: string; stderr: string };
+export type HookReply = { answer: string; status: 0 | 2; stdout: string; stderr: string };
 
 /**
  * `bytes`: of the hook as it came, of which what is large may have been left out; `bytesMax`: of an event. Throws
@@ -41,26 +41,26 @@ function tooLarge(bytesMax: number): NotUnderstood {
   return new NotUnderstood(`it is larger than ${bytesMax} bytes, which is the most that an event may have`);
 }
 
-export function allowed({ allowed: answer = {} }: EventForm): Said {
+export function allowed({ allowed: answer = {} }: EventForm): HookReply {
   const text = jsonOf(answer);
   return { answer: text, status: 0, stdout: text === '{}' ? '' : text, stderr: '' };
 }
 
 /** `form` undefined: the event is not known. */
-export function denied(tool: HookTool, form: EventForm | undefined, reason: string): Said {
+export function denied(tool: HookTool, form: EventForm | undefined, reason: string): HookReply {
   const answer = jsonOf((form?.denied ?? tool.denied)(reason));
   const spoken = form?.spoken ?? tool.spoken;
   return { answer, stderr: reason, ...(spoken === undefined ? { status: 2, stdout: '' } : spoken(reason)) };
 }
 
 /** The no to a hook that is not understood: `reason` is what NotUnderstood says. */
-export function refused(tool: HookTool, hook: ObjectText, reason: string): Said {
+export function refused(tool: HookTool, hook: ObjectText, reason: string): HookReply {
   const { form } = tool.formOf(hook);
   return denied(tool, form, `This hook is not understood, so this is denied: ${reason}.`);
 }
 
 /** What is allowed and redacted. `by`: the policies that redact, for people. */
-export function redacted(tool: HookTool, { hook, form, judged }: HookRead, left: ObjectText, by: string): Said {
+export function redacted(tool: HookTool, { hook, form, judged }: HookRead, left: ObjectText, by: string): HookReply {
   const sent = judged!.payload;
   const changed = sent.keys.filter((key) => sent.raw(key) !== left.raw(key) && !(form.isAfter && key === 'tool_input'));
   if (changed.length === 0) return allowed(form);

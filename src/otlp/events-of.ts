@@ -11,7 +11,7 @@ import type { Dialect, ModelCall, Other, SpanReading, ToolCall } from './dialect
 import { ownEvent } from './dialects/gatehouse.ts';
 import { genAi } from './dialects/gen-ai.ts';
 import { byKind } from './dialects/kinds.ts';
-import { type ChatMessage, isMessage, lastUserText, type Said, textOfMessage } from './dialects/messages.ts';
+import { type ChatMessage, isMessage, lastUserText, type SpokenContent, textOfMessage } from './dialects/messages.ts';
 import { openInference } from './dialects/openinference.ts';
 import { traceloop } from './dialects/traceloop.ts';
 import { saysUsage, type Usage } from './dialects/usage.ts';
@@ -102,7 +102,7 @@ function promptOf(span: TraceSpan, call: ModelCall): SpanEventOut {
 }
 
 /** As messages; what is none as it came. */
-function listedOf({ messages, asCame }: Said): AttributeValue | undefined {
+function listedOf({ messages, asCame }: SpokenContent): AttributeValue | undefined {
   return messages.length === 0 ? asCame : [...messages];
 }
 
@@ -128,7 +128,7 @@ const NOT_THE_MODEL = new Set(['user', 'human', 'system', 'developer', 'tool', '
 const SAID_ELSEWHERE = new Set(['role', 'content', 'tool_calls', 'finish_reason', 'index', 'id', 'type']);
 
 /** `messages`: where the text and the calls are not all of it. */
-function answerOf({ messages, asCame, details }: Said): { [key: string]: AttributeValue | undefined } {
+function answerOf({ messages, asCame, details }: SpokenContent): { [key: string]: AttributeValue | undefined } {
   const replies = messages.filter(isMessage).filter(({ role }) => !NOT_THE_MODEL.has(role.toLowerCase()));
   const texts = replies.map(textOfMessage).filter((text) => text !== undefined);
   const calls = replies.flatMap((reply) => reply['tool_calls'] ?? []) as AttributeValue[];
@@ -235,7 +235,7 @@ function placeOf(span: TraceSpan): Payload {
   });
 }
 
-function systemOf(sent: Said | undefined): AttributeValue | undefined {
+function systemOf(sent: SpokenContent | undefined): AttributeValue | undefined {
   const isSystem = (one: AttributeValue) => isMessage(one) && (one.role === 'system' || one.role === 'developer');
   return sent?.system ?? member(sent?.messages.find(isSystem), 'content');
 }

@@ -12,7 +12,7 @@ import {
   type SpanEvent,
   type TraceSpan,
 } from '../span.ts';
-import { isMessage, messageOf, type Said, saidIn, saysSomething } from './messages.ts';
+import { isMessage, messageOf, type SpokenContent, saidIn, saysSomething } from './messages.ts';
 import { isEmpty, type JsonValues, listUnder, member } from './values.ts';
 
 type Names = readonly string[];
@@ -44,18 +44,18 @@ const GIVEN: Side = {
 };
 
 /** What a model was sent. `first`: names of the dialect. undefined: nothing came. */
-export function sentIn(span: TraceSpan, first: Names = []): Said | undefined {
+export function sentIn(span: TraceSpan, first: Names = []): SpokenContent | undefined {
   return sideOf(span, SENT, first, sentInEvents);
 }
 
 /** What it answered. */
-export function givenIn(span: TraceSpan, first: Names = []): Said | undefined {
+export function givenIn(span: TraceSpan, first: Names = []): SpokenContent | undefined {
   return sideOf(span, GIVEN, first, choicesIn);
 }
 
 type InEvents = (events: readonly SpanEvent[]) => AttributeValue[];
 
-function sideOf(span: TraceSpan, side: Side, first: Names, inEvents: InEvents): Said | undefined {
+function sideOf(span: TraceSpan, side: Side, first: Names, inEvents: InEvents): SpokenContent | undefined {
   const { attributes } = span;
   const { role, names, flat, more, word } = side;
   const under = (wanted: Names, of: Attributes) => firstSaid(wanted.map((name) => () => saidIn(of.get(name), role)));
@@ -74,7 +74,7 @@ function sideOf(span: TraceSpan, side: Side, first: Names, inEvents: InEvents): 
 }
 
 /** What several events say, one after the other. */
-function joined(of: readonly (Said | undefined)[]): Said | undefined {
+function joined(of: readonly (SpokenContent | undefined)[]): SpokenContent | undefined {
   const all = of.filter((said) => said !== undefined);
   if (all.length < 2) return all[0];
   const messages = all.flatMap((said) => (said.asCame === undefined ? said.messages : [said.asCame]));
@@ -91,7 +91,7 @@ function isNumbered(attributes: Attributes): boolean {
 
 const NUMBERED = /\.\d/;
 
-function firstSaid(places: readonly (() => Said | undefined)[]): Said | undefined {
+function firstSaid(places: readonly (() => SpokenContent | undefined)[]): SpokenContent | undefined {
   for (const place of places) {
     const said = place();
     if (said !== undefined && (saysSomething(said) || said.system !== undefined)) return said;
@@ -185,7 +185,7 @@ function valueUnder(attributes: Attributes, names: Names): AttributeValue | unde
 }
 
 /** Some write a tool's call as messages in events of its span. */
-function inToolEvents({ events }: TraceSpan, name: string, attribute: string): Said | undefined {
+function inToolEvents({ events }: TraceSpan, name: string, attribute: string): SpokenContent | undefined {
   return firstSaid([
     () => ({ messages: events.filter((one) => one.name === name).flatMap((one) => messagesOfEvent(one, 'tool')) }),
     () =>
@@ -218,7 +218,7 @@ function asItCame(span: TraceSpan, names: Names, side: Side, inEvents: InEvents)
   return flat.find((list) => list !== undefined) ?? (messages.length === 0 ? undefined : messages);
 }
 
-function contentIn(said: Said | undefined): AttributeValue | undefined {
+function contentIn(said: SpokenContent | undefined): AttributeValue | undefined {
   const [message] = said?.messages ?? [];
   if (message === undefined) return said?.asCame;
   if (!isMessage(message)) return message;

@@ -1,6 +1,6 @@
 // What a dialect says of a span (types alone, but for a small reader of texts).
 import { type AttributeValue, parsed, type TraceSpan } from '../span.ts';
-import type { Said } from './messages.ts';
+import type { SpokenContent } from './messages.ts';
 import type { Usage } from './usage.ts';
 
 /** A call of a model. Counts are of this call alone. */
@@ -11,8 +11,8 @@ export type ModelCall = {
   provider?: string | undefined;
   system?: AttributeValue | undefined;
   /** What the model got, and what it answered. undefined: nothing came, the sender does not capture content. */
-  sent?: Said | undefined;
-  given?: Said | undefined;
+  sent?: SpokenContent | undefined;
+  given?: SpokenContent | undefined;
   usage: Usage;
   finishReasons?: readonly string[] | undefined;
 };

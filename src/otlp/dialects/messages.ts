@@ -15,7 +15,7 @@ import { isEmpty, type JsonValues, member, othersOf, textMember } from './values
 export type ChatMessage = JsonValues & { role: string };
 
 /** What was sent to a model, or came from it. */
-export type Said = {
+export type SpokenContent = {
   /** In order; what is no message stands among them as it came. Empty: it is all `asCame`. */
   messages: readonly AttributeValue[];
   asCame?: AttributeValue | undefined;
@@ -24,7 +24,7 @@ export type Said = {
 };
 
 /** `role`: of messages that name none. undefined: nothing was said. */
-export function saidIn(value: AttributeValue | undefined, role: string): Said | undefined {
+export function saidIn(value: AttributeValue | undefined, role: string): SpokenContent | undefined {
   if (value === undefined || isEmpty(value)) return undefined;
   if (typeof value !== 'string') return conversation(value, role, 0) ?? { messages: [], asCame: value };
   if (!/^\s*[[{"]/.test(value)) return { messages: [{ role, content: value }] };
@@ -38,7 +38,7 @@ export function saidIn(value: AttributeValue | undefined, role: string): Said | 
 }
 
 /** Is there anything but names and roles? */
-export function saysSomething(said: Said): boolean {
+export function saysSomething(said: SpokenContent): boolean {
   return said.asCame !== undefined || said.messages.some((one) => !isMessage(one) || hasContent(one));
 }
 
@@ -57,7 +57,7 @@ function hasContent(message: ChatMessage): boolean {
 const LEVELS_MAX = 6;
 
 /** undefined: it is none. */
-function conversation(value: AttributeValue, role: string, level: number): Said | undefined {
+function conversation(value: AttributeValue, role: string, level: number): SpokenContent | undefined {
   if (level > LEVELS_MAX) return undefined;
   if (Array.isArray(value)) return ofList(value, role, level);
   if (!isObject(value)) return undefined;
@@ -65,13 +65,13 @@ function conversation(value: AttributeValue, role: string, level: number): Said 
   return message === undefined ? inside(value, role, level) : { messages: [message] };
 }
 
-function ofList(list: AttributeValue[], role: string, level: number): Said | undefined {
+function ofList(list: AttributeValue[], role: string, level: number): SpokenContent | undefined {
   if (list.length > 0 && list.every(isPart)) return { messages: [withContent({ role }, list)] };
   let isKnown = false;
   let system: AttributeValue | undefined;
   const details: JsonValues = {};
   const messages = list.flatMap((one, i): readonly AttributeValue[] => {
-    const read: Said | undefined = isText(one)
+    const read: SpokenContent | undefined = isText(one)
       ? { messages: [{ role, content: one }] }
       : conversation(one, role, level + 1);
     if (read === undefined) return [one];
@@ -110,7 +110,7 @@ const SYSTEM = ['system', 'system_instruction', 'systemInstruction', 'instructio
 /** Under these, text may be anything. */
 const TEXT_ELSEWHERE = new Set(['request', 'body', 'kwargs', 'delta']);
 
-function inside(value: JsonValues, role: string, level: number): Said | undefined {
+function inside(value: JsonValues, role: string, level: number): SpokenContent | undefined {
   if (TOOL_ITEM.test(String(value['type']))) return undefined;
   for (const holder of HOLDERS) {
     const held = member(value, holder);
@@ -124,7 +124,7 @@ function inside(value: JsonValues, role: string, level: number): Said | undefine
   return undefined;
 }
 
-function heldIn(held: AttributeValue, holder: string, role: string, level: number): Said | undefined {
+function heldIn(held: AttributeValue, holder: string, role: string, level: number): SpokenContent | undefined {
   if (typeof held !== 'string') return conversation(held, role, level + 1);
   return TEXT_ELSEWHERE.has(holder) ? undefined : saidIn(held, role);
 }
@@ -361,7 +361,7 @@ function besideCall(value: AttributeValue, under: string | undefined): JsonValue
 const PERSONS = new Set(['user', 'human']);
 
 /** The last thing that a person said; undefined: none did. What a tool gave back in a user's message is none. */
-export function lastUserText({ messages }: Pick<Said, 'messages'>): string | undefined {
+export function lastUserText({ messages }: Pick<SpokenContent, 'messages'>): string | undefined {
   for (const one of messages.toReversed()) {
     if (!isMessage(one) || !PERSONS.has(one.role.toLowerCase()) || one['tool_call_id'] !== undefined) continue;
     const text = textOfMessage(one);

@@ -3,7 +3,7 @@
 import { type Attributes, type AttributeValue, jsonOf, type TraceSpan, textOf } from '../span.ts';
 import { argumentsIn, givenIn, inputOf, outputOf, resultIn, sentIn } from './content.ts';
 import { type ModelCall, type Other, type ToolCall, textsOf } from './dialect.ts';
-import { isMessage, plain, type Said } from './messages.ts';
+import { isMessage, plain, type SpokenContent } from './messages.ts';
 import { saysUsage, usageIn, usageOf } from './usage.ts';
 import { isEmpty, member } from './values.ts';
 
@@ -70,7 +70,7 @@ function requestedIn(attributes: Attributes): string | undefined {
 }
 
 /** Answers of providers say what they used. */
-function usageInAnswer(replied: Said | undefined): ReturnType<typeof usageIn> {
+function usageInAnswer(replied: SpokenContent | undefined): ReturnType<typeof usageIn> {
   const places = [replied?.details, ...(replied?.messages.filter(isMessage) ?? [])];
   for (const place of places)
     for (const name of ['usage', 'usage_metadata', 'usageMetadata']) {
@@ -80,7 +80,7 @@ function usageInAnswer(replied: Said | undefined): ReturnType<typeof usageIn> {
   return {};
 }
 
-function reasonsIn(replied: Said | undefined): string[] | undefined {
+function reasonsIn(replied: SpokenContent | undefined): string[] | undefined {
   const found = (replied?.messages ?? []).flatMap((one) =>
     ['finish_reason', 'finishReason', 'stop_reason'].flatMap((name) => textsOf(member(one, name)) ?? []),
   );

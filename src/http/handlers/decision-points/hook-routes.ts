@@ -9,7 +9,15 @@ import { validationFailed } from '../../../common/validation.ts';
 import { type HookTool, NotUnderstood } from '../../../hooks/hook-form.ts';
 import { HOOK_TOOLS } from '../../../hooks/hook-tools.ts';
 import { withoutLargeStrings } from '../../../hooks/large-strings.ts';
-import { allowed, denied, type HookRead, readHook, redacted, refused, type Said } from '../../../hooks/read-hook.ts';
+import {
+  allowed,
+  denied,
+  type HookRead,
+  type HookReply,
+  readHook,
+  redacted,
+  refused,
+} from '../../../hooks/read-hook.ts';
 import type { Caller } from '../../../ingest/ingest-parts.ts';
 import { oneOf, type QueryOf } from '../../query.ts';
 import { type Call, eventBody, type Parts, type Route, route } from '../../route.ts';
@@ -56,7 +64,7 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
         throw validationFailed('The question does not fit its schema.', [
           { path: `/${tool.event}`, message: 'is required' },
         ]);
-      const answer = (said: Said, event: string | null) =>
+      const answer = (said: HookReply, event: string | null) =>
         caller.accepted({ body: call.query.form === 'command' ? commandText(said, event) : said.answer });
       let read: HookRead;
       try {
@@ -99,6 +107,6 @@ async function ask(call: HookCall, parts: Parts, { tool, path, read }: Asked, ca
   return { event, said: left === undefined ? allowed(form) : redacted(tool, read, left, redactedBy(result)) };
 }
 
-function commandText({ status, stdout, stderr }: Said, event_id: string | null): string {
+function commandText({ status, stdout, stderr }: HookReply, event_id: string | null): string {
   return jsonOf({ command: { status, stdout, stderr, event_id } });
 }
