@@ -88,7 +88,6 @@ const SENT: Record<string, Record<string, string>> = {
     'JSON.stringify(key.length': 'the same, shown',
   },
   'src/common/search/payload-words.ts': { 'JSON.parse(written)': 'the words of a string, to be searched' },
-  'src/commands/hook.ts': { 'JSON.parse(text);': 'is it JSON? its value is dropped' },
   'src/http/handlers/decision-points/decision-point.ts': {
     "JSON.parse(text.raw('policy_result')!)": 'what policies say; the payload beside it stays text',
   },

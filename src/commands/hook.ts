@@ -9,10 +9,12 @@ import { once } from 'node:events';
 import { ApiError } from '../../clients/typescript/src/errors.ts';
 import { GatehouseError } from '../../clients/typescript/src/index.ts';
 import { Transport } from '../../clients/typescript/src/transport.ts';
+import { withoutRepeatedKeys } from '../common/json-text.ts';
 import { APPROVAL_ANSWERED_SECONDS, HOOK_BYTES_MAX } from '../common/limits.ts';
 import { ObjectText } from '../common/object-text.ts';
 import { type HookTool, withoutContent } from '../hooks/hook-form.ts';
 import { HOOK_TOOLS, toolOf } from '../hooks/hook-tools.ts';
+import { denied } from '../hooks/read-hook.ts';
 import { serviceToAsk, UsageError } from './context.ts';
 
 type Options = Record<string, string | boolean | undefined>;
@@ -67,13 +69,18 @@ async function asked(options: Options): Promise<Ending> {
   const tool = named(options['tool']) ?? toolOf(read);
   const query = new URLSearchParams({ form: 'command', wait: String(waitSeconds) });
   if (typeof options['agent'] === 'string') query.set('agent', options['agent']);
-  const answer = await transport.call({
-    method: 'POST',
-    path: `/v1/hooks/${tool.name}?${query}`,
-    body: sendable(text, read, tool),
-    timeoutMs: deadline - performance.now(),
-  });
-  return endingOf(answer);
+  try {
+    const answer = await transport.call({
+      method: 'POST',
+      path: `/v1/hooks/${tool.name}?${query}`,
+      body: sendable(text, read, tool),
+      timeoutMs: deadline - performance.now(),
+    });
+    return endingOf(answer);
+  } catch (error) {
+    // In the tool's own words: some read standard output alone, or know no status.
+    return denied(tool, read && tool.formOf(read).form, sentence(error as Error));
+  }
 }
 
 function timesOf({ timeout, wait }: Options): { deadline: number; waitSeconds: number } {
@@ -100,17 +107,21 @@ function named(name: string | boolean | undefined): HookTool | undefined {
 
 /** A `fetch` that waits for a person no longer than there is time, and does not try what cannot succeed. */
 function askingFetch(deadline: number, waitSeconds: number): typeof fetch {
-  const began = performance.now();
+  /** Since when nothing listens. */
+  let awayMs: number | undefined;
   return async (to, init) => {
     const url = new URL(String(to));
     const leftSeconds = Math.floor((deadline - performance.now()) / 1000) - MARGIN_SECONDS;
     url.searchParams.set('wait', String(Math.max(0, Math.min(waitSeconds, leftSeconds))));
     try {
-      return await fetch(url, init);
+      const response = await fetch(url, init);
+      awayMs = undefined;
+      return response;
     } catch (error) {
       const { message } = ((error as Error).cause ?? error) as Error;
+      awayMs ??= performance.now();
       // Ports that no program may ask by fetch.
-      const isHopeless = message === 'bad port' || performance.now() - began > AWAY_MS;
+      const isHopeless = message === 'bad port' || performance.now() - awayMs > AWAY_MS;
       throw isHopeless ? new ApiError(0, 'unreachable', `${url.host} cannot be reached: ${message}`) : error;
     }
   };
@@ -138,14 +149,13 @@ async function inputBy(deadline: number): Promise<string> {
   }
 }
 
-/** undefined: it is none; the service says what is wrong with it. */
+/** undefined: it is none, or has a key twice; the service says what is wrong with it. */
 function objectOf(text: string): ObjectText | undefined {
   try {
-    JSON.parse(text);
+    return withoutRepeatedKeys(text) === text ? ObjectText.of(text.trim()) : undefined;
   } catch {
     return undefined;
   }
-  return ObjectText.of(text.trim());
 }
 
 function sendable(text: string, hook: ObjectText | undefined, tool: HookTool): string {

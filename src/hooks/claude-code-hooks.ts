@@ -16,14 +16,14 @@ import {
   nameAt,
   named,
   nothingToAsk,
+  REDACTED,
   refuseLikes,
   result,
-  textAt,
+  stringTextAt,
   withText,
 } from './hook-form.ts';
 
 const blocked = (reason: string) => ({ decision: 'block', reason });
-const REDACTED = 'A policy redacts part of it. This is what is left.';
 
 /** `argumentsOf`: how they may be given. */
 const asking = (argumentsOf: typeof argumentsAt) => (hook: ObjectText) => {
@@ -40,7 +40,10 @@ const answered = (hook: ObjectText) => {
 export const TOOL_EVENTS = {
   PreToolUse: asking,
   PostToolUse: answered,
-  UserPromptSubmit: (hook: ObjectText) => ({ type: 'prompt' as const, payload: { prompt: textAt(hook, 'prompt') } }),
+  UserPromptSubmit: (hook: ObjectText) => ({
+    type: 'prompt' as const,
+    payload: { prompt: stringTextAt(hook, 'prompt') },
+  }),
 };
 
 const EVENTS: Record<string, EventForm> = {
@@ -96,7 +99,7 @@ export const claudeCode: HookTool = {
   name: 'claude-code',
   title: 'Claude Code',
   event: 'hook_event_name',
-  trace: 'session_id',
+  trace: ['session_id'],
   formOf: named('hook_event_name', EVENTS),
   denied: blocked,
 };

@@ -9,7 +9,7 @@
 // Not verified, so not understood: what `permissionRequest` and `userPromptTransformed` hold.
 
 import { jsonOf } from '../common/json-text.ts';
-import { ObjectText } from '../common/object-text.ts';
+import { ObjectText, objectOfTexts } from '../common/object-text.ts';
 import { TOOL_EVENTS } from './claude-code-hooks.ts';
 import {
   argumentsOrTextAt,
@@ -20,13 +20,12 @@ import {
   nameAt,
   named,
   nothingToAsk,
+  REDACTED,
   refuseLikes,
   result,
-  textAt,
+  stringTextAt,
   withText,
 } from './hook-form.ts';
-
-const REDACTED = 'A policy redacts part of it. This is what is left.';
 
 const refused = (reason: string) => ({ permissionDecision: 'deny', permissionDecisionReason: reason });
 const denied = (reason: string) => ({
@@ -37,15 +36,20 @@ const spoken = (reason: string) => ({ status: 2, stdout: jsonOf(refused(reason))
 /** The reason in place of the result, which is the one way to keep it from the model. */
 const withheld = (reason: string) => ({ modifiedResult: { resultType: 'success', textResultForLlm: reason } });
 
+const asking = { permissionDecision: 'ask', permissionDecisionReason: REDACTED };
 const before: EventForm = {
   denied,
   spoken,
-  redacted: {
-    arguments: (text) =>
-      asObject(text) &&
-      withText({ permissionDecision: 'ask', permissionDecisionReason: REDACTED }, 'modifiedArgs', text),
-  },
+  redacted: { arguments: (text) => asObject(text) && withText(asking, 'modifiedArgs', text) },
 };
+/** In both forms, as the no is. */
+const redactedInBoth = (text: string) =>
+  asObject(text) &&
+  objectOfTexts({
+    ...Object.fromEntries(Object.entries(asking).map(([key, value]) => [key, jsonOf(value)])),
+    modifiedArgs: text,
+    hookSpecificOutput: withText({ hookEventName: 'PreToolUse', ...asking }, 'updatedInput', text),
+  });
 const after: EventForm = {
   isAfter: true,
   denied: withheld,
@@ -68,7 +72,7 @@ const answered = (hook: ObjectText) => {
 };
 
 const PASCAL_CASE = named('hook_event_name', {
-  PreToolUse: { ...before, read: TOOL_EVENTS.PreToolUse(argumentsOrTextAt) },
+  PreToolUse: { ...before, redacted: { arguments: redactedInBoth }, read: TOOL_EVENTS.PreToolUse(argumentsOrTextAt) },
   PostToolUse: { ...after, read: TOOL_EVENTS.PostToolUse },
   PostToolUseFailure: { ...failed, read: TOOL_EVENTS.PostToolUse },
   UserPromptSubmit: { read: TOOL_EVENTS.UserPromptSubmit },
@@ -81,7 +85,7 @@ const ASKING: [event: string, has: string, form: EventForm][] = [
   ['postToolUseFailure', 'error', { ...failed, read: answered }],
   ['preToolUse', '', { ...before, read: asked }],
 ];
-const PROMPT: EventForm = { read: (hook) => ({ type: 'prompt', payload: { prompt: textAt(hook, 'prompt') } }) };
+const PROMPT: EventForm = { read: (hook) => ({ type: 'prompt', payload: { prompt: stringTextAt(hook, 'prompt') } }) };
 /** About which there is nothing to ask: all that each may say, the first of which it says. */
 const NOTHING: [event: string, members: readonly string[]][] = [
   ['errorOccurred', ['errorContext', 'error', 'recoverable']],
@@ -112,7 +116,7 @@ function inCamelCase(hook: ObjectText): { event: string; form: EventForm | undef
 export const copilot: HookTool = {
   name: 'copilot',
   title: 'GitHub Copilot',
-  trace: 'sessionId',
+  trace: ['sessionId', 'session_id'],
   waitSeconds: 25,
   formOf: (hook) => (hook.has('hook_event_name') ? PASCAL_CASE(hook) : inCamelCase(hook)),
   denied,

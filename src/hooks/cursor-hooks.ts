@@ -21,7 +21,7 @@ import {
   others,
   refuseLikes,
   result,
-  textAt,
+  stringTextAt,
   withText,
 } from './hook-form.ts';
 
@@ -40,7 +40,7 @@ const CONTEXT = new Set([
 function before(tool: string, needed: string): EventForm {
   return {
     read: (hook) => {
-      textAt(hook, needed);
+      stringTextAt(hook, needed);
       return call(`"${tool}"`, others(hook, CONTEXT));
     },
     allowed,
@@ -52,7 +52,7 @@ function after(tool: string, needed: string, results: readonly string[] = []): E
   const known = new Set([...CONTEXT, ...results]);
   return {
     read: (hook) => {
-      textAt(hook, needed);
+      stringTextAt(hook, needed);
       return result(`"${tool}"`, hook, results, { tool_input: others(hook, known) });
     },
     isAfter: true,
@@ -94,7 +94,7 @@ const EVENTS: Record<string, EventForm> = {
   beforeSubmitPrompt: {
     read: (hook) => ({
       type: 'prompt',
-      payload: { prompt: textAt(hook, 'prompt'), attachments: hook.raw('attachments') },
+      payload: { prompt: stringTextAt(hook, 'prompt'), attachments: hook.raw('attachments') },
     }),
     allowed: { continue: true },
     denied: (reason) => ({ continue: false, user_message: reason }),
@@ -121,7 +121,7 @@ export const cursor: HookTool = {
   name: 'cursor',
   title: 'Cursor',
   event: 'hook_event_name',
-  trace: 'conversation_id',
+  trace: ['conversation_id'],
   formOf: named('hook_event_name', EVENTS),
   denied,
   spoken,

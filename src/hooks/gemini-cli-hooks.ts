@@ -17,7 +17,7 @@ import {
   nothingToAsk,
   refuseLikes,
   result,
-  textAt,
+  stringTextAt,
   withText,
 } from './hook-form.ts';
 
@@ -54,7 +54,7 @@ const EVENTS: Record<string, EventForm> = {
     isAfter: true,
     denied,
   },
-  BeforeAgent: { read: (hook) => ({ type: 'prompt', payload: { prompt: textAt(hook, 'prompt') } }), denied },
+  BeforeAgent: { read: (hook) => ({ type: 'prompt', payload: { prompt: stringTextAt(hook, 'prompt') } }), denied },
   AfterAgent: {
     read: (hook) => ({ type: 'completion', payload: content(hook, 'prompt_response', 'response') }),
     isAfter: true,
@@ -87,7 +87,7 @@ export const geminiCli: HookTool = {
   name: 'gemini-cli',
   title: 'Gemini CLI',
   event: 'hook_event_name',
-  trace: 'session_id',
+  trace: ['session_id'],
   formOf: named('hook_event_name', EVENTS),
   denied,
 };

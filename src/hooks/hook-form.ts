@@ -1,6 +1,6 @@
 // What a hook of a tool is: the call of a program or an address before or after the tool does something, in the tool's
 // own words. One file for each tool has its events, as a closed list; here is what they share (src/http/handlers/
-// hook-routes.ts asks, `gatehouse hook` prints).
+// decision-points/hook-routes.ts asks, `gatehouse hook` prints).
 // Invariant: an event is judged, or it stands in the list of those about which there is nothing to ask; anything else
 // is NotUnderstood, which is a no. What is asked about is in the text that came, and a call without its arguments, or
 // with something like them in another place, is not understood.
@@ -8,7 +8,7 @@ import type { EventType } from '../../schemas/closed-sets.ts';
 import { jsonOf, withoutRepeatedKeys } from '../common/json-text.ts';
 import { HOOK_MEMBER_BYTES_KEPT } from '../common/limits.ts';
 import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/object-text.ts';
-import { LEFT_OUT, leftOut } from './large-strings.ts';
+import { LEFT_OUT, leftOut } from './large-members.ts';
 
 /** Of an event: `payload` holds texts of JSON. */
 type Judged = { type: EventType; payload: Texts };
@@ -38,8 +38,8 @@ export type HookTool = {
   title: string;
   /** The member that every hook of the tool names its event in; left out: there is none. */
   event?: string;
-  /** The member that says which conversation it is; becomes the trace. */
-  trace: string;
+  /** The members that say which conversation it is, the first that is there; it becomes the trace. */
+  trace: readonly string[];
   /** The member that holds what a hook is about, where that is not the hook itself. */
   inner?: string;
   /** Of an event by this name; undefined: it is none of the tool's. */
@@ -72,7 +72,7 @@ export function nameAt(hook: ObjectText, key: string): string {
   return hook.raw(key)!;
 }
 
-export function textAt(hook: ObjectText, key: string): string {
+export function stringTextAt(hook: ObjectText, key: string): string {
   if (hook.string(key) === undefined) throw new NotUnderstood(`${key} must be a text`);
   return hook.raw(key)!;
 }
@@ -140,9 +140,14 @@ function sizeOf(text: string): number {
   return bytes;
 }
 
+/** What a person reads who is asked. */
+export const REDACTED = 'A policy redacts part of it. This is what is left.';
+
 /** All members but some, as arguments: nothing that a hook says of a call is dropped. */
 export function others(hook: ObjectText, context: ReadonlySet<string>, names: Readonly<Record<string, string>> = {}) {
   const keys = hook.keys.filter((key) => !context.has(key));
+  const twice = keys.find((key) => names[key] !== undefined && keys.includes(names[key]));
+  if (twice !== undefined) throw new NotUnderstood(`${twice} and ${names[twice]} would have one name`);
   return objectOfPairs(keys.map((key) => [names[key] ?? key, hook.raw(key)!]));
 }
 

@@ -15,7 +15,9 @@ export const HOOK_TOOLS: readonly HookTool[] = [claudeCode, geminiCli, cursor, c
 export function toolOf(hook: ObjectText | undefined): HookTool {
   if (hook === undefined) return claudeCode;
   if (hook.has('agent_action_name')) return windsurf;
-  // By this member Copilot's hooks in PascalCase are Claude Code's as well.
+  // By this member Copilot's hooks in PascalCase are Claude Code's as well, but for results.
   if (!hook.has('hook_event_name')) return hook.has('sessionId') || hook.has('toolName') ? copilot : claudeCode;
+  // Of a result Claude Code says `tool_response`, and takes no `modifiedResult`.
+  if (hook.has('tool_result') && copilot.formOf(hook).form !== undefined) return copilot;
   return [claudeCode, geminiCli, cursor].find((tool) => tool.formOf(hook).form !== undefined) ?? claudeCode;
 }

@@ -19,7 +19,7 @@ import {
   others,
   refuseLikes,
   result,
-  textAt,
+  stringTextAt,
 } from './hook-form.ts';
 
 const NAMES = { command_line: 'command' };
@@ -37,7 +37,7 @@ function before(tool: string, needed: string): EventForm {
   return {
     read: (hook) => {
       const said = info(hook);
-      textAt(said, needed);
+      stringTextAt(said, needed);
       return call(`"${tool}"`, others(said, NONE, NAMES));
     },
   };
@@ -47,7 +47,7 @@ function after(tool: string, needed: string): EventForm {
   return {
     read: (hook) => {
       const said = info(hook);
-      textAt(said, needed);
+      stringTextAt(said, needed);
       return result(`"${tool}"`, said, [], { tool_input: others(said, NONE, NAMES) });
     },
     isAfter: true,
@@ -72,7 +72,7 @@ const EVENTS: Record<string, EventForm> = {
     },
   },
   pre_user_prompt: {
-    read: (hook) => ({ type: 'prompt', payload: { prompt: textAt(info(hook), 'user_prompt') } }),
+    read: (hook) => ({ type: 'prompt', payload: { prompt: stringTextAt(info(hook), 'user_prompt') } }),
   },
   post_run_command: after('run_command', 'command_line'),
   post_write_code: after('write_code', 'file_path'),
@@ -96,7 +96,7 @@ export const windsurf: HookTool = {
   name: 'windsurf',
   title: 'Windsurf',
   event: 'agent_action_name',
-  trace: 'trajectory_id',
+  trace: ['trajectory_id'],
   inner: 'tool_info',
   formOf: named('agent_action_name', EVENTS),
   denied: (message) => ({ decision: 'deny', message }),

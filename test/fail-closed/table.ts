@@ -112,7 +112,7 @@ export const WAYS: Record<string, Way> = {
   claude: {
     name: 'HTTP hooks of Claude Code',
     cells: overHttp(
-      'denied with `"onFailure": "block"` (since 2.1.295); else the tool goes on. So with every error in this row',
+      'denied with `"onFailure": "block"` (since 2.1.295); else the tool goes on. So with every error in this table',
       '413',
       seen('denied', '200, with the id of the approval, after `wait` (45 s)'),
       seen('denied', '200, with the reason; nothing is recorded. Without `hook_event_name`, 400'),
@@ -121,7 +121,7 @@ export const WAYS: Record<string, Way> = {
   copilot: {
     name: 'HTTP hooks of GitHub Copilot',
     cells: overHttp(
-      'the tool goes on, always, and so with every error in this row: `gatehouse hook` denies',
+      'the tool goes on, always, and so with every error in this table: `gatehouse hook` denies',
       '413',
       seen('denied', '200, with the id of the approval, after `wait` (25 s)'),
       seen('denied', '200, with the reason; nothing is recorded'),

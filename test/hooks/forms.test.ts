@@ -5,7 +5,7 @@ import t from 'tap';
 import { ObjectText } from '../../src/common/object-text.ts';
 import { type HookTool, NotUnderstood } from '../../src/hooks/hook-form.ts';
 import { HOOK_TOOLS, toolOf } from '../../src/hooks/hook-tools.ts';
-import { withoutLargeStrings } from '../../src/hooks/large-strings.ts';
+import { withoutLargeMembers } from '../../src/hooks/large-members.ts';
 import { denied, readHook, redacted, refused } from '../../src/hooks/read-hook.ts';
 
 const BYTES_MAX = 1024 * 1024;
@@ -433,20 +433,26 @@ t.test('a large result is recorded by its size, and a large call is not made', (
   t.end();
 });
 
-t.test('large texts are left out of bytes before they are read', (t) => {
+t.test('large members are left out of bytes before they are read', (t) => {
   const long = 'x'.repeat(70_000);
   const escaped = '\\"\\\\'.repeat(20_000);
   const left = (bytes: number) => `{"left_out_bytes":${bytes}}`;
   for (const [given, wanted] of [
-    [`{"a":"${long}","b":[1.0,"${long}"]}`, `{"a":${left(70_002)},"b":[1.0,${left(70_002)}]}`],
+    [`{"a":"${long}","b": [1.0,"${long}"]}`, `{"a":${left(70_002)},"b": ${left(70_008)}}`],
+    [`{"a":[${'1,'.repeat(40_000)}1],"b":{"c":":,}"}}`, `{"a":${left(80_003)},"b":{"c":":,}"}}`],
+    [`{"a":{"b":{"${long}":1}},"c":"}"}`, `{"a":${left(70_012)},"c":"}"}`],
     [`{"a":"${escaped}"}`, `{"a":${left(80_002)}}`],
     [`{"${long}" :1}`, `{"${long}" :1}`],
     ['{"a":"\\\\","b":"c"}', '{"a":"\\\\","b":"c"}'],
     [`{"a":"${long}`, `{"a":"${long}`],
     ['', ''],
   ] as const)
-    t.equal(withoutLargeStrings(Buffer.from(given))?.toString(), wanted, given.slice(0, 40));
-  t.equal(withoutLargeStrings(Buffer.from(`["${'\\"'.repeat(500_000)}"]`)), undefined, 'bounded work');
+    t.equal(withoutLargeMembers(Buffer.from(given), 1).toString(), wanted, given.slice(0, 40));
+  t.equal(
+    withoutLargeMembers(Buffer.from(`{"a":{"b":"${long}","c":1},"d":"${long}"}`), 2).toString(),
+    `{"a":{"b":${left(70_002)},"c":1},"d":"${long}"}`,
+    'of what is inside',
+  );
   t.end();
 });
 

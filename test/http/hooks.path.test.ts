@@ -184,6 +184,26 @@ t.test('H04: a large result is recorded by its size', async (t) => {
   });
 });
 
+t.test('what is too large or too deep for an event is a no in the words of the tool', async (t) => {
+  const many = Array.from({ length: 60_000 }, (_, i) => `some text ${i}`);
+  const deep = (levels: number): unknown => JSON.parse('['.repeat(levels) + ']'.repeat(levels));
+  for (const [what, x] of Object.entries({ many, 'at the bound': deep(62), above: deep(63), far: deep(300) })) {
+    const claude = { hook_event_name: 'PreToolUse', tool_name: 'Edit', tool_input: { x } };
+    const said = await api.post(`${CLAUDE}?agent=large`, claude);
+    t.match([said.status, said.json], [200, { hookSpecificOutput: { permissionDecision: 'deny' } }], what);
+    const other = await api.post('/v1/hooks/copilot?agent=large', {
+      sessionId: 's',
+      toolName: 'edit',
+      toolArgs: { x },
+    });
+    t.match([other.status, other.json], [200, { permissionDecision: 'deny' }], what);
+    t.match(await hook(claude), { status: 2 }, what);
+  }
+  const after = { hook_event_name: 'PostToolUse', tool_name: 'Grep', tool_input: {}, tool_response: many };
+  t.match(await api.post(`${CLAUDE}?agent=many`, after), { status: 200, json: {} });
+  t.match(await newestOf('many'), /"content_captured":false,"result_bytes":\d{7}\}/);
+});
+
 t.test('H05, H08, T3: every wait ends in time, and only the service says yes', async (t) => {
   const call = CALLS['claude-code']!('ls');
   const silent = await oddServer(t, () => undefined);

@@ -3,12 +3,13 @@
 // Invariant: a yes is said of an event that is recorded and allowed, or about which there is nothing to ask.
 import { Compile } from 'typebox/compile';
 import { Hook, HookAnswer } from '../../../../schemas/decision-points.ts';
-import { ServiceError } from '../../../common/errors.ts';
-import { jsonOf } from '../../../common/json-text.ts';
+import { type ErrorCode, ServiceError } from '../../../common/errors.ts';
+import { jsonOf, scalarIn } from '../../../common/json-text.ts';
+import { ObjectText } from '../../../common/object-text.ts';
 import { validationFailed } from '../../../common/validation.ts';
 import { type HookTool, NotUnderstood } from '../../../hooks/hook-form.ts';
 import { HOOK_TOOLS } from '../../../hooks/hook-tools.ts';
-import { withoutLargeStrings } from '../../../hooks/large-strings.ts';
+import { withoutLargeMembers } from '../../../hooks/large-members.ts';
 import {
   allowed,
   denied,
@@ -59,13 +60,22 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
     },
     submit(call: HookCall, parts, caller) {
       const { eventBytesMax } = parts.limits;
-      const hook = bodyOf(smallEnough(call.body, eventBytesMax), Hook, validator);
+      const answer = (said: HookReply, event: string | null) =>
+        caller.accepted({ body: call.query.form === 'command' ? commandText(said, event) : said.answer });
+      // A command says any error as a no by itself.
+      const noTo = call.query.form === 'command' ? () => undefined : noToUnread(tool, call.body);
+      let hook: ObjectText;
+      try {
+        hook = bodyOf(smallEnough(call.body, tool, eventBytesMax), Hook, validator);
+      } catch (error) {
+        const no = noTo(error);
+        if (no === undefined) throw error;
+        return answer(no, null);
+      }
       if (tool.event !== undefined && !hook.has(tool.event))
         throw validationFailed('The question does not fit its schema.', [
           { path: `/${tool.event}`, message: 'is required' },
         ]);
-      const answer = (said: HookReply, event: string | null) =>
-        caller.accepted({ body: call.query.form === 'command' ? commandText(said, event) : said.answer });
       let read: HookRead;
       try {
         read = readHook(tool, hook, eventBytesMax, call.body.length);
@@ -76,18 +86,41 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
       if (read.judged === undefined) return answer(allowed(read.form), null);
       ask(call, parts, { tool, path, read }, caller).then(
         ({ said, event }) => answer(said, event),
-        (error: unknown) => caller.refused(error),
+        (error: unknown) => {
+          const no = noTo(error);
+          if (no === undefined) caller.refused(error);
+          else answer(no, null);
+        },
       );
     },
   });
 });
 
+/** What is looked at for the event's name: tools write it first, or behind a conversation's id and folder. */
+const HEAD_BYTES = 64 * 1024;
+const UNREAD: ReadonlySet<ErrorCode> = new Set(['malformed_json', 'validation_failed', 'payload_too_large']);
+
+/**
+ * The no to a hook that cannot be read as an event, in the tool's own words: an error would let the tool go on, and
+ * what makes one may be what the model wrote. undefined: it is another error, or nothing says which event it is.
+ */
+function noToUnread(tool: HookTool, body: Buffer): (error: unknown) => HookReply | undefined {
+  // Now: the bytes are given back before a decision is there.
+  const event = tool.event === undefined ? undefined : scalarIn(body.toString('utf8', 0, HEAD_BYTES), tool.event);
+  return (error) => {
+    if (!(error instanceof ServiceError) || !UNREAD.has(error.code)) return undefined;
+    if (tool.event !== undefined && event === undefined) return undefined;
+    const hook = event === undefined ? '{}' : `{${jsonOf(tool.event)}:${event}}`;
+    return refused(tool, ObjectText.of(hook)!, error.message.replace(/\.$/, ''));
+  };
+}
+
 /** Throws ServiceError payload_too_large. */
-function smallEnough(body: Buffer, bytesMax: number): Buffer {
+function smallEnough(body: Buffer, tool: HookTool, bytesMax: number): Buffer {
   if (body.length <= bytesMax) return body;
-  const left = withoutLargeStrings(body);
-  if (left !== undefined && left.length <= bytesMax) return left;
-  const message = `The hook is larger than ${bytesMax} bytes, also without its large texts.`;
+  const left = withoutLargeMembers(body, tool.inner === undefined ? 1 : 2);
+  if (left.length <= bytesMax) return left;
+  const message = `The hook is larger than ${bytesMax} bytes, also without its large members.`;
   throw new ServiceError('payload_too_large', message, { recorded: false });
 }
 
@@ -96,7 +129,11 @@ type Asked = { tool: HookTool; path: string; read: HookRead };
 async function ask(call: HookCall, parts: Parts, { tool, path, read }: Asked, caller: Caller) {
   const { hook, form, judged } = read;
   const { type, payload } = judged!;
-  const question = { type, payload: payload.text, trace: traceOf(hook.string(tool.trace)) };
+  const question = {
+    type,
+    payload: payload.text,
+    trace: traceOf(tool.trace.map((key) => hook.string(key)).find((id) => id !== undefined)),
+  };
   const {
     event,
     reason,

@@ -97,7 +97,8 @@ function answerOf(sent: ObjectText, { reason, redacted, result }: PointVerdict):
   if (reason !== undefined) return jsonOf({ action: 'BLOCKED', blocked_reason: reason });
   if (redacted === undefined) return jsonOf({ action: 'NONE' });
   const changed = sent.keys.filter((key) => sent.raw(key) !== redacted.raw(key));
-  const lost = changed.filter((key) => !isGivenBack(key, sent, redacted));
+  const given = givenBack(sent, redacted);
+  const lost = changed.filter((key) => !isGivenBack(key, { sent, redacted, given }));
   if (lost.length > 0) {
     const why = `${redactedBy(result)} redacts part of ${lost.join(', ')}, which LiteLLM cannot be given back.`;
     return jsonOf({ action: 'BLOCKED', blocked_reason: why });
@@ -107,18 +108,29 @@ function answerOf(sent: ObjectText, { reason, redacted, result }: PointVerdict):
   return `{"action":"GUARDRAIL_INTERVENED","texts":${texts}}`;
 }
 
-function isGivenBack(key: string, sent: ObjectText, redacted: ObjectText): boolean {
+/** `last`: JSON of what is left of the last of `texts`. */
+type Given = { left: ReadonlyMap<string, string>; last: string | undefined };
+type Redaction = { sent: ObjectText; redacted: ObjectText; given: Given };
+
+function isGivenBack(key: string, { sent, redacted, given }: Redaction): boolean {
   if (key === 'texts') return redacted.has('texts');
-  const pairs = pairsOf(sent.raw('texts'), redacted.raw('texts'));
-  if (key === 'prompt' || key === 'response') return pairs.at(-1)?.[1] === redacted.raw(key);
+  if (key === 'prompt' || key === 'response') return given.last === redacted.raw(key);
   if (key !== 'structured_messages') return false;
-  return isMadeOf(new Map(pairs), parseExact(sent.raw(key)!), parseExact(redacted.raw(key) ?? 'null'), []);
+  return isMadeOf(given.left, parseExact(sent.raw(key)!), parseExact(redacted.raw(key) ?? 'null'), []);
 }
 
-/** Each text and what is left of it. */
-function pairsOf(sent = '[]', left = '[]'): [string, string][] {
-  const after = (itemsOf(left) ?? []).map((item) => textAt(left, item));
-  return (itemsOf(sent) ?? []).map((item, i) => [textAt(sent, item), after[i] ?? '']);
+/** What is left of each of `texts`, by what it says; of equal ones the first counts. */
+function givenBack(sent: ObjectText, redacted: ObjectText): Given {
+  const [before, after] = [sent, redacted].map((of) => {
+    const texts = of.raw('texts') ?? '[]';
+    return (itemsOf(texts) ?? []).map((item) => textAt(texts, item));
+  }) as [string[], string[]];
+  const left = new Map<string, string>();
+  for (const [i, text] of before.entries()) {
+    const [said, what] = [parseExact(text), after[i] === undefined ? undefined : parseExact(after[i])];
+    if (typeof said === 'string' && typeof what === 'string' && !left.has(said)) left.set(said, what);
+  }
+  return { left, last: after[before.length - 1] };
 }
 
 /** Where the text of a message stands: `/0/content`, `/0/content/1/text`. */
@@ -127,7 +139,7 @@ const OF_MESSAGE = /^\d+\/content(\/\d+\/text)?$/;
 /** Do the two differ in nothing but texts of messages that are given back, each as it is in `texts`? */
 function isMadeOf(given: ReadonlyMap<string, string>, sent: Json, left: Json, path: readonly string[]): boolean {
   if (typeof sent === 'string' && typeof left === 'string')
-    return sent === left || (OF_MESSAGE.test(path.join('/')) && textsEqual(given, sent, left));
+    return sent === left || (OF_MESSAGE.test(path.join('/')) && given.get(sent) === left);
   if (typeof sent !== 'object' || sent === null || typeof left !== 'object' || left === null)
     return exactJson(sent) === exactJson(left);
   const keys = Object.keys(sent);
@@ -136,10 +148,4 @@ function isMadeOf(given: ReadonlyMap<string, string>, sent: Json, left: Json, pa
     const at = (of: Json) => (of as Record<string, Json>)[key]!;
     return isMadeOf(given, at(sent), at(left), [...path, key]);
   });
-}
-
-function textsEqual(given: ReadonlyMap<string, string>, sent: string, left: string): boolean {
-  for (const [before, after] of given)
-    if (parseExact(before) === sent) return after !== '' && parseExact(after) === left;
-  return false;
 }
