@@ -35,9 +35,11 @@ export async function decidedEvents(
     bytes += events.reduce((sum, { payload }) => sum + payload.length, 0);
     from += count;
   }
-  return rows.map(({ id, agent_id: agentId, type, payload: payloadText, policy_result }) => {
+  return rows.flatMap(({ id, agent_id: agentId, type, payload: payloadText, policy_result }) => {
     const result = policy_result === '' ? undefined : (JSON.parse(policy_result) as PolicyResult);
+    // A span itself decides nothing: it is judged after the fact.
+    if (result?.source === 'otlp') return [];
     const { outcome = 'allowed', reason = null, policy_id: policyId = null } = result ?? {};
-    return { id, agentId, type: type as EventType, outcome, reason, policyId, payloadText };
+    return [{ id, agentId, type: type as EventType, outcome, reason, policyId, payloadText }];
   });
 }

@@ -163,7 +163,8 @@ export function exactValue(text: string): Json | undefined {
     const keys = countKeys(value, JSON_DEPTH_MAX);
     return keys === 0 || keys === membersOf(text) ? value : undefined;
   } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
+    // RangeError: it is nested deeper than the stack.
+    if (error instanceof SyntaxError || error instanceof RangeError) return undefined;
     throw error;
   }
 }

@@ -11,9 +11,17 @@ import { exactValue } from '../common/inner-json.ts';
 export function isSameCall(decided: JsonObject, sent: JsonObject): boolean {
   if (typeof decided['tool'] !== 'string' || decided['tool'] !== sent['tool']) return false;
   // Where the sender does not capture content, nothing is said of the arguments.
-  if (sent['content_captured'] === false && sent['arguments'] === undefined) return true;
+  if (sent['content_captured'] === false && sent['arguments'] === undefined && sent['result'] === undefined)
+    return Object.keys(sent).every((name) => ABOUT_CALLS.has(name));
+  // What else it says was not asked about.
+  if (!Object.keys(sent).every((name) => ABOUT_CALLS.has(name))) return false;
   return fits(opened(decided['arguments']), opened(sent['arguments']));
 }
+
+/** What the intake makes of a span of a tool, beside what was asked. */
+const ABOUT_CALLS: ReadonlySet<string> = new Set([
+  ...['tool', 'arguments', 'result', 'call_id', 'content_captured', 'duration_ms', 'otel', 'left_out', 'error'],
+]);
 
 /** undefined: no object. */
 export function readPayload(text: string): JsonObject | undefined {

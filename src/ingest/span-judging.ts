@@ -8,12 +8,15 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { ServiceError } from '../common/errors.ts';
+import { isId, timeOfId } from '../common/ids.ts';
+import { IDEMPOTENCY_KEPT_MS } from '../common/limits.ts';
 import { type OtlpSignal, Undecodable } from '../otlp/span.ts';
 import {
   countOf,
   type FoundSpans,
   groupsOf,
   type KeptSpan,
+  nothingKept,
   type OwnedSpan,
   partId,
   partsOf,
@@ -71,13 +74,20 @@ export class SpanJudging {
     const groups = readable(() => groupsOf(found, known));
     const refs = groups.map(({ agent }) => agent);
     const agents = refs.length === 0 ? [] : await this.#parts.call('agents', { refs });
-    const work = { message, decided: await this.#decided(found.kept), traces: tracesOf(found, groups, agents) };
     for (const [i, { spans }] of groups.entries()) {
       const agent = agents[i]!;
       if (typeof agent === 'string') reject(found, `${spans[0]!.place}: ${agent}`, countOf(spans));
-      else
-        for (const part of partsOf(spans, this.#parts.eventBytesMax, agent.asName))
-          await this.#recordPart(part, agent.record, work);
+    }
+    if (groups.length > 0 && agents.every((agent) => typeof agent === 'string'))
+      readable(() => {
+        throw nothingKept(found);
+      });
+    const work = { message, decided: await this.#decided(found.kept, nowMs), traces: tracesOf(found, groups, agents) };
+    for (const [i, { spans }] of groups.entries()) {
+      const agent = agents[i]!;
+      if (typeof agent === 'string') continue;
+      for (const part of partsOf(spans, this.#parts.eventBytesMax, agent.asName))
+        await this.#recordPart(part, agent.record, work);
     }
     const { spans, ignored, rejected, reasons } = found;
     return { spans, ignored, rejected, reasons };
@@ -104,9 +114,14 @@ export class SpanJudging {
     return noteName(this.#parts.keys, account, { scope: boundTo, of });
   }
 
-  /** By their ids. What is not stored yet is judged as if it had not been asked about. */
-  async #decided(kept: readonly KeptSpan[]): Promise<Work['decided']> {
-    const ids = [...new Set(kept.flatMap(({ decisionId }) => decisionId ?? []))].slice(0, DECIDED_MAX);
+  /**
+   * By their ids. What is not stored yet is judged as if it had not been asked about, and so is what is older than the
+   * note that it was used.
+   */
+  async #decided(kept: readonly KeptSpan[], nowMs: number): Promise<Work['decided']> {
+    const isNew = (id: string) => isId('event', id) && timeOfId(id) > nowMs - IDEMPOTENCY_KEPT_MS;
+    const asked = [...new Set(kept.flatMap(({ decisionId }) => decisionId ?? []))];
+    const ids = asked.filter(isNew).slice(0, DECIDED_MAX);
     const events = ids.length === 0 ? [] : await this.#parts.call('decided', { ids });
     return new Map(events.map((event) => [event.id, { ...event, call: readPayload(event.payloadText) }]));
   }
@@ -152,7 +167,9 @@ export class SpanJudging {
         return named === undefined ? [] : { note: this.#note(message, 'trace', traceId), agent: named };
       }),
       decisions: asking.map(({ span, asked }) => {
-        return { note: this.#note(message, 'decision', asked!.before.id), span: span.traceId + span.spanId };
+        // Whichever key sends it: agent, tool and arguments are compared.
+        const note = noteName(this.#parts.keys, message.account, { scope: '', of: ['decision', asked!.before.id] });
+        return { note, span: span.traceId + span.spanId };
       }),
     });
     if (claimed.spans.includes('running')) throw stillRunning();
@@ -198,6 +215,8 @@ function askedBefore(
   const event = decided.get(decisionId ?? '');
   if (event?.call === undefined || type !== 'tool_call' || event.type !== type || event.agentId !== agent.id)
     return undefined;
+  // It was done all the same: judged again, which says that nothing was prevented.
+  if (event.outcome === 'blocked' && payload['result'] !== undefined) return undefined;
   if (isSameCall(event.call, payload)) return { before: event, call: undefined };
   return event.payloadText.includes('[redacted:') ? { before: event, call: event.call } : undefined;
 }

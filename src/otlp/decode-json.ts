@@ -20,6 +20,8 @@ import {
   type OtlpSignal,
   rejectFrom,
   type SpanEvent,
+  sharedFault,
+  shortened,
   type TraceSpan,
   tooMany,
   Undecodable,
@@ -46,7 +48,8 @@ function readResource({ value, path }: Placed, form: Form, decoded: DecodedSpans
   const resource = new AttributesInOrder();
   const fault = faultOf(() => readAttributes(objectIn(of, 'resource', path), `${path}/resource`, resource));
   for (const ofScope of carriedBy(form.resource, of, path)) readScope(ofScope, form, { resource, decoded });
-  if (fault !== undefined) rejectFrom(decoded, first, fault);
+  const shared = fault ?? sharedFault(resource.attributes, `${path}/resource`);
+  if (shared !== undefined) rejectFrom(decoded, first, shared);
 }
 
 type Within = { resource: AttributesInOrder; decoded: DecodedSpans };
@@ -57,7 +60,7 @@ function readScope({ value, path }: Placed, { scope: carrier, read }: Form, { re
   let scope = '';
   const fault = faultOf(() => {
     const name = memberOf(of, 'instrumentationLibrary', path) === undefined ? 'scope' : 'instrumentationLibrary';
-    scope = textIn(objectIn(of, name, path), 'name', `${path}/${name}`);
+    scope = shortened(textIn(objectIn(of, name, path), 'name', `${path}/${name}`));
   });
   for (const one of carriedBy(carrier, of, path))
     addSpan(decoded, () => read!(objectOf(one.value, one.path), one.path, { resource: resource.attributes, scope }));
@@ -121,7 +124,7 @@ function carriedBy({ names, beside }: Carrier, of: Json, path: string): Placed[]
   if (there.length === 0) {
     const unknown = Object.keys(of).find((key) => ![...names, ...beside].some((name) => isName(key, name)));
     if (unknown !== undefined)
-      throw new Undecodable(`there is ${path}/${unknown}, which is not known, and no ${path}/${names[0]}`);
+      throw new Undecodable(`there is ${path}/${shortened(unknown)}, which is not known, and no ${path}/${names[0]}`);
   }
   return there.flatMap((name) => listIn(of, name, path).map((value, i) => ({ value, path: `${path}/${name}/${i}` })));
 }
@@ -178,7 +181,7 @@ const STATUS_CODES = ['STATUS_CODE_UNSET', 'STATUS_CODE_OK', 'STATUS_CODE_ERROR'
 /** By the code's name or number. */
 function isErrorIn(status: Json, path: string): boolean {
   const code = memberOf(status, 'code', path) ?? 0;
-  const number = numberIn(code) ?? STATUS_CODES.indexOf(String(code));
+  const number = numberIn(code) ?? (typeof code === 'string' ? STATUS_CODES.indexOf(code) : -1);
   if (typeof number !== 'number' || !Number.isInteger(number) || number < 0)
     throw new Undecodable(`${path}/code is no code of a status`);
   return number === 2;
@@ -308,7 +311,7 @@ function numberIn(value: unknown): ExactNumber | undefined {
 /** Digits of the largest one of 64 bits. */
 const WHOLE_DIGITS_MAX = 20;
 
-/** Also of `3.0` and `3e2`. undefined: it is none of 64 bits. */
+/** Also of `3.0` and `3e2`. undefined: it has more digits than one of 64 bits, or is none. */
 function wholeIn(value: unknown): bigint | undefined {
   if (typeof value === 'string' && WHOLE.test(value)) return BigInt(value);
   const number = numberIn(value);

@@ -19,6 +19,8 @@ import {
   type OtlpSignal,
   rejectFrom,
   type SpanEvent,
+  sharedFault,
+  shortened,
   type TraceSpan,
   tooMany,
   Undecodable,
@@ -112,6 +114,7 @@ function readResource(reader: BinaryReader, path: string, { form, decoded }: Omi
     2: scopeSpans,
     [SCOPE_SPANS_BEFORE]: scopeSpans,
   });
+  fault ??= sharedFault(resource.attributes, `${path}/resource`);
   if (fault !== undefined) rejectFrom(decoded, first, fault);
 }
 
@@ -141,7 +144,7 @@ function readScope(reader: BinaryReader, path: string, { form, resource, decoded
   const name: Fields[number] = [
     LengthDelimited,
     (inner) => {
-      scope = inner.string();
+      scope = shortened(inner.string());
     },
   ];
   const addNext = (inner: BinaryReader) => {

@@ -19,7 +19,7 @@ import { member } from './dialects/values.ts';
 import { vercelAi } from './dialects/vercel-ai.ts';
 import { contentOfEvent, isUnread } from './log-records.ts';
 import { countedBeside } from './nested-calls.ts';
-import { type AttributeValue, type TraceSpan, textOf } from './span.ts';
+import { type AttributeValue, shortened, type TraceSpan, textOf } from './span.ts';
 
 type Counted = ReadonlyMap<SpanReading, Usage>;
 export type Payload = { [key: string]: AttributeValue };
@@ -228,11 +228,15 @@ function placeOf(span: TraceSpan): Payload {
   return given({
     span_id: spanId === '' ? undefined : spanId,
     parent_span_id: parentSpanId === '' ? undefined : parentSpanId,
-    conversation_id: textOf(attributes, ...CONVERSATION),
+    conversation_id: word(textOf(attributes, ...CONVERSATION)),
     scope: scope === '' ? undefined : scope,
     log_records: records,
-    decision_id: textOf(attributes, 'gatehouse.decision.id'),
+    decision_id: word(textOf(attributes, 'gatehouse.decision.id')),
   });
+}
+
+function word(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : shortened(text);
 }
 
 function systemOf(sent: SpokenContent | undefined): AttributeValue | undefined {

@@ -18,8 +18,14 @@ export function countedBeside(spans: readonly TraceSpan[], readings: readonly Re
   for (const i of calls)
     if (spans[i]!.records !== undefined && spans[i]!.parentSpanId !== '') counted.set(readings[i] as ModelCall, {});
   if (calls.length < 2) return counted;
-  const places = new Map(spans.map((span, i) => [idOf(span.traceId, span.spanId), i]));
-  const around = readings.map((reading, i) => (reading?.kind === 'model' ? outerOf(i, spans, readings, places) : -1));
+  const places = new Map<string, number>();
+  for (const [i, { traceId, spanId }] of spans.entries())
+    if (!places.has(idOf(traceId, spanId))) places.set(idOf(traceId, spanId), i);
+  // Of a span that comes twice the first is kept.
+  const isKept = (i: number) => places.get(idOf(spans[i]!.traceId, spans[i]!.spanId)) === i;
+  const around = readings.map((reading, i) =>
+    reading?.kind === 'model' && isKept(i) ? outerOf(i, spans, readings, places) : -1,
+  );
   const within = new Map<number, Sums>();
   for (const i of innermostFirst(around)) {
     const call = readings[i] as ModelCall;

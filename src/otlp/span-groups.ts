@@ -12,7 +12,7 @@ import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
 import { eventsOf, type SpanEventOut } from './events-of.ts';
 import { callsOf } from './log-records.ts';
-import { type OtlpSignal, type TraceSpan, textOf, Undecodable } from './span.ts';
+import { type Attributes, type OtlpSignal, type TraceSpan, textOf, Undecodable } from './span.ts';
 import { type AgentRef, agentKey, isPending, type Owner, SpanOwners } from './span-owners.ts';
 import { payloadWithin } from './span-payload.ts';
 
@@ -111,9 +111,18 @@ function keep(kept: Map<string, KeptSpan>, span: TraceSpan, of: Pick<KeptSpan, '
 
 /** Log records have no id: those that say the same at the same time, of the same program, are the same. */
 function recordId({ resource, events: [first] }: TraceSpan, events: readonly SpanEventOut[]): string {
-  const said = exactJson([[...resource], first?.timeMs, events]);
-  return `log/${createHash('sha256').update(said).digest('base64url')}`;
+  const said = exactJson([first?.timeMs, events]);
+  return `log/${createHash('sha256').update(textOfResource(resource)).update(said).digest('base64url')}`;
 }
+
+/** Made once for all that share it. */
+function textOfResource(resource: Attributes): string {
+  const text = resources.get(resource) ?? exactJson([...resource]);
+  resources.set(resource, text);
+  return text;
+}
+
+const resources = new WeakMap<Attributes, string>();
 
 /** Why the span cannot be kept. */
 function faultOf(span: TraceSpan, events: readonly SpanEventOut[], { isTimely }: Options): string | undefined {
@@ -164,9 +173,12 @@ export function groupsOf(found: FoundSpans, known: ReadonlyMap<string, string>):
     groups.set(key, group);
     group.spans.push({ ...span, isNamed: span.owner.named !== undefined || isKnown(span, known) });
   }
-  if (groups.size === 0 && found.rejected > 0)
-    throw new Undecodable(`no ${ONE_OF[found.signal]} of it can be kept: ${found.reasons.join('; ')}`);
+  if (groups.size === 0 && found.rejected > 0) throw nothingKept(found);
   return [...groups.values()];
+}
+
+export function nothingKept({ signal, reasons }: FoundSpans): Undecodable {
+  return new Undecodable(`no ${ONE_OF[signal]} of it can be kept: ${reasons.join('; ')}`);
 }
 
 function agentOf({ owner, traceId }: KeptSpan, known: ReadonlyMap<string, string>): AgentRef | undefined {
@@ -174,6 +186,7 @@ function agentOf({ owner, traceId }: KeptSpan, known: ReadonlyMap<string, string
   if (named !== undefined || outside === undefined) return named ?? program;
   const [ofSpan, ofTrace] = [known.get(traceId + outside), known.get(traceId)];
   if (ofSpan !== undefined) return { id: ofSpan };
+  if (inTrace === null) return program;
   return inTrace ?? (ofTrace === undefined ? program : { id: ofTrace });
 }
 
@@ -181,16 +194,18 @@ function isKnown({ owner: { outside }, traceId }: KeptSpan, known: ReadonlyMap<s
   return outside !== undefined && known.has(traceId + outside);
 }
 
-/** The same spans make the same parts. `asName`: as which agent they were sent, where another has them. */
-export function partsOf(spans: readonly OwnedSpan[], eventBytesMax: number, asName?: string): SpanPart[] {
-  const parts: SpanPart[] = [];
+/**
+ * The same spans make the same parts, of which one is held at a time. `asName`: as which agent they were sent, where
+ * another has them.
+ */
+export function* partsOf(spans: readonly OwnedSpan[], eventBytesMax: number, asName?: string): Generator<SpanPart> {
   let part: SpanPart = [];
   let [events, bytes] = [0, 0];
   for (const span of [...spans].sort(byTime)) {
     const made = span.events.map((event) => submissionOf(span, event, { eventBytesMax, asName }));
     const size = made.reduce((sum, { payloadText }) => sum + payloadText.length, 0);
     if (part.length > 0 && (events + made.length > PART_EVENTS_MAX || bytes + size > PART_BYTES_MAX)) {
-      parts.push(part);
+      yield part;
       part = [];
       [events, bytes] = [0, 0];
     }
@@ -198,7 +213,7 @@ export function partsOf(spans: readonly OwnedSpan[], eventBytesMax: number, asNa
     events += made.length;
     bytes += size;
   }
-  return part.length === 0 ? parts : [...parts, part];
+  if (part.length > 0) yield part;
 }
 
 /** By where they begin. */

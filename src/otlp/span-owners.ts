@@ -17,12 +17,13 @@ export type ResolvedAgent = { record: AgentRecord; asName?: string };
 
 /**
  * `named`: it is known from the request. Else `outside` is the nearest span around it that is not in the request, if
- * there is one; `inTrace` the one agent that the request names in the trace; `program` what is left.
+ * there is one; `inTrace` the one agent that the request names in the trace, null where it names several; `program`
+ * what is left.
  */
 export type Owner = {
   named?: AgentRef | undefined;
   outside?: string | undefined;
-  inTrace?: AgentRef | undefined;
+  inTrace?: AgentRef | null | undefined;
   program?: AgentRef | undefined;
 };
 
@@ -56,7 +57,7 @@ export class SpanOwners {
         ? this.#nearest(span)
         : { named: { id: ofResource }, outside: undefined };
     if (named !== undefined) return { named };
-    const inTrace = outside === undefined ? undefined : (this.#ofTraces.get(span.traceId) ?? undefined);
+    const inTrace = outside === undefined ? undefined : this.#ofTraces.get(span.traceId);
     return { outside, inTrace, program: ofProgram(span) };
   }
 

@@ -86,6 +86,26 @@ export class AttributesInOrder {
   }
 }
 
+/** What all spans of a resource or scope carry is there 8,192 times: in payloads, hashes and records. */
+const SHARED_CHARACTERS_MAX = 32 * 1024;
+const WORD_CHARACTERS_MAX = 200;
+
+/** Why what spans share cannot be kept with each of them. */
+export function sharedFault(attributes: Attributes, path: string): string | undefined {
+  const isLarge = exactJson([...attributes]).length > SHARED_CHARACTERS_MAX;
+  return isLarge ? `${path} is larger than ${SHARED_CHARACTERS_MAX} characters` : undefined;
+}
+
+/** A name or an id that stands in many payloads. */
+export function shortened(text: string): string {
+  return text.length <= WORD_CHARACTERS_MAX ? text : text.slice(0, WORD_CHARACTERS_MAX).toWellFormed();
+}
+
+/** What a table has by this name: names that every object has are no entries. */
+export function entryOf<T>(table: Readonly<Record<string, T>>, name: string): T | undefined {
+  return Object.hasOwn(table, name) ? table[name] : undefined;
+}
+
 export function tooMany(path: string, what: string): Undecodable {
   return new Undecodable(`${path} has more than ${ATTRIBUTES_MAX} ${what}`);
 }

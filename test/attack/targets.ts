@@ -165,7 +165,7 @@ export function spans(input: string): void {
   for (const form of ['protobuf', 'json'] as const) {
     try {
       const groups = groupsOf(readSpans({ body, form }, SPANS_OPTIONS), new Map());
-      const parts = groups.flatMap(({ spans }) => partsOf(spans, EVENT_BYTES_MAX)).flat();
+      const parts = groups.flatMap(({ spans }) => [...partsOf(spans, EVENT_BYTES_MAX)]).flat();
       for (const { payloadText } of parts.flatMap(({ events }) => events)) JSON.parse(payloadText);
     } catch (error) {
       if (!(error instanceof Undecodable)) throw error;

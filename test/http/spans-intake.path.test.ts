@@ -19,7 +19,13 @@ const api = new Api(t, service);
 const sendText = (body: string, key = service.key) => sendSpans(service.url, key, { body, headers: JSON_FORM });
 const send = (spans: object[], name?: string, key?: string) => sendText(bodyOf(spans, name), key);
 
-type Event = { agent_id: string; type: string; payload: Record<string, unknown>; policy_result: Result };
+type Event = {
+  id: string;
+  agent_id: string;
+  type: string;
+  payload: Record<string, unknown>;
+  policy_result: Result;
+};
 type Result = { outcome: string; decision_id?: string; matches: object[] };
 
 async function eventsOf(traceId: string): Promise<Event[]> {
@@ -224,6 +230,10 @@ t.test('a decision is taken where tool and arguments are its own, once', async (
   const sent = '{"amount":5,"to":["a","b"],"deep":{"x":1,"y":null}}';
   type Case = [decided: object, sent: Attributes, isTaken: boolean, tool?: string];
   const args = (text: string): Attributes => ({ 'gen_ai.tool.call.arguments': text });
+  const written = (payload: string): Attributes => ({
+    'gatehouse.event.type': 'tool_call',
+    'gatehouse.event.payload': payload,
+  });
   const decided = JSON.parse(sent);
   const cases: Case[] = [
     [decided, args(sent), true],
@@ -255,6 +265,11 @@ t.test('a decision is taken where tool and arguments are its own, once', async (
     [{ id: 1 }, args('{"id":1,"id":1}'), false],
     [{ id: 9007199254740992 }, args('{"id":9007199254740993}'), false],
     [decided, args(sent), false, 'send'],
+    [decided, written(`{"tool":"pay","arguments":${sent}}`), true],
+    [decided, written(`{"tool":"pay","arguments":${sent},"command":"rm -rf /"}`), false],
+    [decided, written('{"tool":"pay","content_captured":false,"command":"rm -rf /"}'), false],
+    [decided, written('{"tool":"pay","content_captured":false,"result":"rm -rf /"}'), false],
+    [{ amount: 5000 }, { ...args('{"amount":5000}'), 'gen_ai.tool.call.result': 'sent' }, false],
     [{ '[redacted:email]': 1, x: '[redacted:email]' }, args('{"x":"rm -rf /"}'), false],
     [{ x: '[redacted:email]' }, args('{"x":"rm -rf /"}'), false],
   ];
@@ -284,6 +299,13 @@ t.test('a decision is taken where tool and arguments are its own, once', async (
     if (what.includes('5000')) t.equal(event?.policy_result.outcome, 'blocked', 'it is judged');
   }
   t.equal((await eventsOf(otherMail))[0]?.policy_result.decision_id, undefined, 'around what is redacted');
+  const [first] = found[0]!;
+  const again = nextId(32);
+  t.equal(
+    (await send([tool('pay', { ...args(sent), 'gatehouse.decision.id': first!.id }, { traceId: again })])).text,
+    '{}',
+  );
+  t.equal((await eventsOf(again))[0]?.policy_result.decision_id, undefined, 'a span decides nothing');
   const [redacted] = await eventsOf(mailTrace);
   t.equal(redacted?.policy_result.decision_id, mail, 'its record was redacted, as the span is');
   t.match(redacted?.payload, { arguments: { to: '[redacted:email]' } });

@@ -5,7 +5,9 @@ import t, { type Test } from 'tap';
 import { exactJson } from '../../src/common/exact-json.ts';
 import { decodeJson } from '../../src/otlp/decode-json.ts';
 import { decodeProtobuf } from '../../src/otlp/decode-protobuf.ts';
-import { ATTRIBUTES_MAX, type DecodedSpans, Undecodable } from '../../src/otlp/span.ts';
+import { eventsOf } from '../../src/otlp/events-of.ts';
+import { ATTRIBUTES_MAX, type DecodedSpans, type TraceSpan, Undecodable } from '../../src/otlp/span.ts';
+import { span } from '../support/otlp-spans.ts';
 
 type Json = { [key: string]: unknown };
 
@@ -246,5 +248,76 @@ t.test('what stands in place of spans is read by its other names, or refused', (
     [{ resourceSpans: [], resource_spans: [] }, /by its other name as well/],
   ] as const)
     t.throws(() => decoded(request), { name: Undecodable.name, message }, JSON.stringify(request));
+  t.end();
+});
+
+t.test('names that every object has, and values of odd kinds, cost no other span', (t) => {
+  const names = ['constructor', '__proto__', 'toString', 'hasOwnProperty', 'valueOf'];
+  const odd = { type: { toString: 1 }, role: { toString: 1 }, name: { toString: 1 } };
+  for (const name of names) {
+    for (const mark of [
+      'gen_ai.operation.name',
+      'openinference.span.kind',
+      'traceloop.span.kind',
+      'langsmith.span.kind',
+    ])
+      for (const more of [{}, { 'gen_ai.tool.name': name, 'gen_ai.request.model': name }])
+        for (const { payload } of eventsOf([span('s', { [mark]: name, ...more })]).flat())
+          t.ok(exactJson(payload), `${mark} ${name}`);
+    const [sent] = eventsOf([
+      span('chat', {
+        'gen_ai.operation.name': 'chat',
+        'gen_ai.input.messages': JSON.stringify([{ type: name, content: 'x' }, odd, { parts: [odd], role: 'user' }]),
+        'gen_ai.output.messages': JSON.stringify([{ role: 'assistant', tool_calls: [{ ...odd, function: odd }] }]),
+        events: JSON.stringify([{ 'event.name': { toString: 1 }, content: 'y' }]),
+        'langfuse.observation.type': '{"toString":1}',
+      }),
+    ]);
+    t.equal(sent?.[0]?.type, 'prompt', name);
+  }
+  const deep = `${'['.repeat(100_000)}1e999${']'.repeat(100_000)}`;
+  for (const name of ['gen_ai.tool.call.arguments', 'gen_ai.input.messages', 'events', 'gen_ai.tool.call.result'])
+    t.ok(
+      eventsOf([span('t', { 'gen_ai.tool.name': 'x', 'gen_ai.request.model': 'm', [name]: deep })]).flat().length > 0,
+    );
+  holds(t, decoded(requestOf([{ ...ids, status: { code: { toString: 1 } } }, ids, ids])), {
+    ...{ expected: /status\/code is no code of a status/, what: 'a code' },
+  });
+  t.end();
+});
+
+t.test('what all spans of a resource or scope carry is bounded', (t) => {
+  const large = { attributes: [{ key: 'service.name', value: { stringValue: 'x'.repeat(40_000) } }] };
+  const scopeSpans = [{ scope: { name: 's'.repeat(1_000) }, spans: [ids] }];
+  const request = { resourceSpans: [{ resource: large, scopeSpans }, { scopeSpans }] };
+  const { spans, faults } = decoded(request);
+  t.match(faults, [/^\/resourceSpans\/0\/resource is larger than 32768 characters$/]);
+  t.equal(spans.length, 1);
+  t.equal(spans[0]!.scope.length, 200);
+  t.end();
+});
+
+t.test('a call that comes twice in one request counts once', (t) => {
+  const call = (spanId: string, parentSpanId: string, tokens: number) =>
+    span('chat', { 'gen_ai.operation.name': 'chat', 'gen_ai.usage.input_tokens': tokens }, { spanId, parentSpanId });
+  const [outer, inner] = [call('1'.repeat(16), '', 150), call('2'.repeat(16), '1'.repeat(16), 100)];
+  const tokensOf = (spans: TraceSpan[]) => {
+    const seen = new Set<string>();
+    return eventsOf(spans).flatMap((events, i) => {
+      const { spanId } = spans[i]!;
+      if (seen.has(spanId)) return [];
+      seen.add(spanId);
+      return events.map(({ payload }) => Number(payload['tokens_used'] ?? 0));
+    });
+  };
+  const sum = (spans: TraceSpan[]) => tokensOf(spans).reduce((all, one) => all + one, 0);
+  t.equal(sum([outer, inner]), 150);
+  for (const twice of [
+    [outer, outer, inner],
+    [outer, inner, inner],
+    [inner, outer, inner],
+    [inner, inner, outer, outer],
+  ])
+    t.equal(sum(twice), 150, twice.map(({ spanId }) => spanId[0]).join());
   t.end();
 });

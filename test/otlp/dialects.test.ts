@@ -11,7 +11,7 @@ const FOLDER = assetPath('test/otlp/golden');
 const OPTIONS = { boundTo: undefined, isTimely: () => true };
 
 function eventsOfGroup({ spans }: SpanGroup) {
-  return partsOf(spans, 1_048_576)
+  return [...partsOf(spans, 1_048_576)]
     .flat()
     .flatMap(({ events }) => events)
     .sort((a, b) => a.occurredAt - b.occurredAt);

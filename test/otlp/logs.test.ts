@@ -11,7 +11,7 @@ const OPTIONS = { boundTo: undefined, isTimely: (ms: number) => ms > 0 };
 function groupSpans(sent: SentSpans, options: typeof OPTIONS) {
   const found = readSpans(sent, options);
   const groups = groupsOf(found, new Map());
-  const parts = groups.flatMap(({ spans }) => partsOf(spans, 1_048_576));
+  const parts = groups.flatMap(({ spans }) => [...partsOf(spans, 1_048_576)]);
   const { spans, ignored, rejected, reasons } = found;
   const events = parts.flat().flatMap((part) => part.events);
   events.sort((a, b) => a.occurredAt - b.occurredAt);

@@ -13,7 +13,7 @@ import {
   type TraceSpan,
 } from '../span.ts';
 import { isMessage, messageOf, type SpokenContent, saidIn, saysSomething } from './messages.ts';
-import { isEmpty, type JsonValues, listUnder, member } from './values.ts';
+import { isEmpty, type JsonValues, listUnder, member, textMember } from './values.ts';
 
 type Names = readonly string[];
 
@@ -104,7 +104,7 @@ function eventsOf({ attributes, events, startMs }: TraceSpan): readonly SpanEven
   const written = jsonOf(attributes, 'events');
   if (!Array.isArray(written)) return events;
   const more = written.filter(isObject).map((event) => ({
-    ...{ name: String(event['event.name'] ?? ''), timeMs: startMs, attributes: new Map(Object.entries(event)) },
+    ...{ name: textMember(event, 'event.name') ?? '', timeMs: startMs, attributes: new Map(Object.entries(event)) },
   }));
   return [...events, ...more];
 }

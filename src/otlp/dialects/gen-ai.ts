@@ -1,6 +1,6 @@
 // The OpenTelemetry semantic conventions for generative AI (open-telemetry/semantic-conventions-genai, all of it in
 // development), with the names that they had before.
-import { type TraceSpan, textOf } from '../span.ts';
+import { entryOf, type TraceSpan, textOf } from '../span.ts';
 import type { Dialect, SpanReading } from './dialect.ts';
 import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
 
@@ -31,7 +31,7 @@ export function normalized(name: string): string {
 }
 
 function readOperation(span: TraceSpan, operation: string): SpanReading | undefined {
-  const what = OPERATIONS[operation];
+  const what = entryOf(OPERATIONS, operation);
   if (what === 'model') return modelCallOf(span);
   if (MEMORY_OR_CHECK.test(operation)) return whatOf(span, operation);
   // Whatever the operation is called: an agent that is called as a tool is one.

@@ -1,7 +1,7 @@
 // Spans that say what they are in no convention that has a dialect of its own: by the mark that their library sets
 // (`langsmith.span.kind`, `mlflow.spanType`, …), and by what they have: a tool's name, or a model's with tokens or
 // messages. Behind all other dialects.
-import { anyJson, jsonOf, type TraceSpan, textOf } from '../span.ts';
+import { anyJson, entryOf, jsonOf, type TraceSpan, textOf } from '../span.ts';
 import type { Dialect, SpanReading } from './dialect.ts';
 import { normalized } from './gen-ai.ts';
 import { modelCallOf, modelNameOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
@@ -39,7 +39,8 @@ function markOf({ attributes }: TraceSpan): string | undefined {
   const marks = MARKS.map((name) => attributes.get(name)).filter((mark) => typeof mark === 'string');
   const braintrust = member(jsonOf(attributes, 'braintrust.span_attributes'), 'type');
   return [...marks, ...(typeof braintrust === 'string' ? [braintrust] : [])]
-    .map((mark) => KINDS[normalized(String(anyJson(mark)))])
+    .map((mark) => anyJson(mark))
+    .map((mark) => (typeof mark === 'string' ? entryOf(KINDS, normalized(mark)) : undefined))
     .find((kind) => kind !== undefined);
 }
 

@@ -5,7 +5,7 @@
 // beside the messages is `details`, and what has no form that is known is `asCame`, unchanged: JSON that was cut is no
 // person's words.
 import { innerText } from '../../common/inner-json.ts';
-import { type AttributeValue, isObject, parsed } from '../span.ts';
+import { type AttributeValue, entryOf, isObject, parsed } from '../span.ts';
 import { isEmpty, type JsonValues, member, othersOf, textMember } from './values.ts';
 
 /**
@@ -111,7 +111,7 @@ const SYSTEM = ['system', 'system_instruction', 'systemInstruction', 'instructio
 const TEXT_ELSEWHERE = new Set(['request', 'body', 'kwargs', 'delta']);
 
 function inside(value: JsonValues, role: string, level: number): SpokenContent | undefined {
-  if (TOOL_ITEM.test(String(value['type']))) return undefined;
+  if (TOOL_ITEM.test(textMember(value, 'type') ?? '')) return undefined;
   for (const holder of HOLDERS) {
     const held = member(value, holder);
     if (held === undefined || isEmpty(held)) continue;
@@ -155,7 +155,7 @@ const ROLE_OF_TYPE: Record<string, string> = {
 function roleOfType(type: AttributeValue | undefined): string | undefined {
   if (typeof type !== 'string') return undefined;
   const name = type.toLowerCase();
-  return ROLE_OF_TYPE[name] ?? ROLE_OF_TYPE[name.replace(/message(chunk)?$/, '')];
+  return entryOf(ROLE_OF_TYPE, name) ?? entryOf(ROLE_OF_TYPE, name.replace(/message(chunk)?$/, ''));
 }
 
 const CONTENT = ['parts', 'contents', 'content', 'text'];
@@ -270,6 +270,7 @@ function listOf(value: AttributeValue | undefined): AttributeValue[] | undefined
 /** A part of a message's content, which is no message by itself. */
 function isPart(value: AttributeValue): boolean {
   if (!isObject(value) || Object.hasOwn(value, 'role') || value['type'] === 'message') return false;
+  if (value['lc'] === 1) return false; // LangChain's own form of a message
   if (PART_MEMBERS.some((name) => Object.hasOwn(value, name))) return true;
   return typeof value['type'] === 'string' && !('data' in value && roleOfType(value['type']) !== undefined)
     ? roleOfType(value['type']) === undefined || value['type'] === 'function'
@@ -302,7 +303,7 @@ function textOfPart(part: AttributeValue): string | undefined {
   if (typeof part === 'string') return part;
   const inner = member(part, 'message_content') ?? part;
   const type = member(inner, 'type');
-  if (type !== undefined && !TEXT_TYPES.has(String(type))) return undefined;
+  if (type !== undefined && !(typeof type === 'string' && TEXT_TYPES.has(type))) return undefined;
   const text = member(inner, 'text') ?? member(inner, 'content');
   const found = isObject(text) ? member(text, 'value') : text;
   return typeof found === 'string' ? found : undefined;
@@ -335,7 +336,7 @@ function calledTool(part: AttributeValue): JsonValues | undefined {
   const wrapping = WRAPPINGS.find((name) => isObject(member(part, name)));
   const call = wrapping === undefined ? part : member(part, wrapping)!;
   const type = member(call, 'type');
-  if (type !== undefined && !CALL_TYPES.has(String(type).toLowerCase())) return undefined;
+  if (type !== undefined && !(typeof type === 'string' && CALL_TYPES.has(type.toLowerCase()))) return undefined;
   const of = isObject(member(call, 'function')) ? member(call, 'function')! : call;
   const name = textMember(of, 'name', 'toolName', 'tool_name');
   if (name === undefined) return undefined;

@@ -1,6 +1,6 @@
 // OpenInference (Arize: Phoenix and its instrumentations): `openinference.span.kind` says what a span is, lists are
 // written flat (`llm.input_messages.0.message.role`).
-import { textOf } from '../span.ts';
+import { entryOf, textOf } from '../span.ts';
 import type { Dialect } from './dialect.ts';
 import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
 
@@ -23,7 +23,7 @@ export const openInference: Dialect = {
     if (kind === 'LLM') return modelCallOf(span);
     if (kind === 'TOOL')
       return toolCallOf(span, { tool: toolNameOf(span.attributes, 'tool.name', 'tool_call.function.name') });
-    const what = kind === undefined ? undefined : OTHERS[kind];
+    const what = kind === undefined ? undefined : entryOf(OTHERS, kind);
     return what === undefined ? undefined : otherOf(span, what, { input: ['input.value'], output: ['output.value'] });
   },
 };

@@ -1,6 +1,6 @@
 // Traceloop (OpenLLMetry): `traceloop.span.kind` for what a program declares, `llm.request.type` for calls of models,
 // conversations written flat (`gen_ai.prompt.0.content`); its newer versions write the names of gen-ai.ts.
-import { type AttributeValue, isObject, type TraceSpan, textOf } from '../span.ts';
+import { type AttributeValue, entryOf, isObject, type TraceSpan, textOf } from '../span.ts';
 import type { Dialect, ToolCall } from './dialect.ts';
 import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
 import { isEmpty, member } from './values.ts';
@@ -23,7 +23,7 @@ export const traceloop: Dialect = {
     if (type !== undefined && MODEL_TYPES.has(type)) return modelCallOf(span);
     const kind = textOf(attributes, 'traceloop.span.kind')?.toLowerCase();
     if (kind === 'tool') return readTool(span);
-    const what = OTHERS[type ?? kind ?? ''];
+    const what = entryOf(OTHERS, type ?? kind ?? '');
     if (what === undefined) return undefined;
     return otherOf(span, what, { input: ['traceloop.entity.input'], output: ['traceloop.entity.output'] });
   },
