@@ -761,11 +761,15 @@ t.test('answers that come in parts', async (t) => {
   leaving.abort();
 });
 
-t.test('spans without any of interest are taken', async (t) => {
-  const { status, json } = await api.post('/v1/traces', {
-    resourceSpans: [{ scopeSpans: [{ spans: [{ name: 'GET /' }] }] }],
-  });
-  t.same([status, json], [200, {}]);
+t.test('spans and log records without any of interest are taken, and metrics', async (t) => {
+  for (const [path, request] of Object.entries({
+    '/v1/traces': { resourceSpans: [{ scopeSpans: [{ spans: [{ name: 'GET /' }] }] }] },
+    '/v1/logs': { resourceLogs: [{ scopeLogs: [{ logRecords: [{ body: { stringValue: 'GET /' } }] }] }] },
+    '/v1/metrics': { resourceMetrics: [{ scopeMetrics: [{ metrics: [{ name: 'requests' }] }] }] },
+  })) {
+    const { status, json } = await api.post(path, request);
+    t.same([status, json], [200, {}], path);
+  }
 });
 
 t.test('decision points answer in the forms of those who ask', async (t) => {

@@ -280,7 +280,7 @@ t.test('an account waits behind itself alone, and past its bound it is refused',
     t,
     rulesOf([{ type: 'block_action', conditions: { expression: counted }, actions: ['block'] }]),
   );
-  const costly = { type: 'prompt', payload: { c: Array.from({ length: 800 }, (_, i) => `item ${i}`) } };
+  const costly = { type: 'prompt', payload: { c: Array.from({ length: 400 }, (_, i) => `item ${i}`) } };
   const order: string[] = [];
   const sent = (name: string, to: string) =>
     front.send(Array(10).fill(costly), { account: to }).then(
