@@ -7,6 +7,7 @@
 import { parseArgs } from 'node:util';
 import { type Command, UsageError, withAddresses } from './commands/context.ts';
 import type { McpOptions } from './commands/mcp.ts';
+import { entryOf } from './common/entry.ts';
 import { readAsset } from './process/assets.ts';
 import type { Config } from './process/config.ts';
 import { userFacingMessage } from './process/report-failure.ts';
@@ -212,7 +213,7 @@ function find(argv: readonly string[]): { entry: Entry; rest: string[] } {
   const words = asked === '--version' || asked === '-v' ? ['version'] : [asked, ...argv.slice(1)];
   for (const count of [2, 1]) {
     const name = words.slice(0, count).join(' ');
-    const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+    const entry = entryOf(COMMANDS, name);
     if (entry !== undefined && words.length >= count) return { entry, rest: words.slice(count) };
   }
   const related = Object.values(COMMANDS).filter(({ usage }) => usage.startsWith(`${words[0]} `));

@@ -2,6 +2,7 @@
 // Members of objects are compared one by one; anything else, arrays too, is shown whole. Numbers count as written.
 // Invariant: no differences exactly where both values have the same JSON, whatever the order of their keys.
 
+import { entryOf } from './entry.ts';
 import { exactJson } from './exact-json.ts';
 import { isNumber } from './exact-number.ts';
 
@@ -12,17 +13,16 @@ export function differencesOf(before: unknown, after: unknown, path = ''): Diffe
   if (!isObject(before) || !isObject(after)) return isSame(before, after) ? [] : [difference(path, before, after)];
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) =>
-    differencesOf(own(before, key), own(after, key), `${path}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`),
+    differencesOf(
+      entryOf(before, key),
+      entryOf(after, key),
+      `${path}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
+    ),
   );
 }
 
 function difference(path: string, before: unknown, after: unknown): Difference {
   return { path, ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) };
-}
-
-/** Not what every object has, such as `toString`. */
-function own(value: Record<string, unknown>, key: string): unknown {
-  return Object.hasOwn(value, key) ? value[key] : undefined;
 }
 
 function isSame(before: unknown, after: unknown): boolean {

@@ -101,11 +101,6 @@ export function shortened(text: string): string {
   return text.length <= WORD_CHARACTERS_MAX ? text : text.slice(0, WORD_CHARACTERS_MAX).toWellFormed();
 }
 
-/** What a table has by this name: names that every object has are no entries. */
-export function entryOf<T>(table: Readonly<Record<string, T>>, name: string): T | undefined {
-  return Object.hasOwn(table, name) ? table[name] : undefined;
-}
-
 export function tooMany(path: string, what: string): Undecodable {
   return new Undecodable(`${path} has more than ${ATTRIBUTES_MAX} ${what}`);
 }

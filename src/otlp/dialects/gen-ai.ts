@@ -1,6 +1,7 @@
 // The OpenTelemetry semantic conventions for generative AI (open-telemetry/semantic-conventions-genai, all of it in
 // development), with the names that they had before.
-import { entryOf, type TraceSpan, textOf } from '../span.ts';
+import { entryOf } from '../../common/entry.ts';
+import { type TraceSpan, textOf } from '../span.ts';
 import type { Dialect, SpanReading } from './dialect.ts';
 import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
 

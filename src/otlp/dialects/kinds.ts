@@ -1,7 +1,8 @@
 // Spans that say what they are in no convention that has a dialect of its own: by the mark that their library sets
 // (`langsmith.span.kind`, `mlflow.spanType`, …), and by what they have: a tool's name, or a model's with tokens or
 // messages. Behind all other dialects.
-import { anyJson, entryOf, jsonOf, type TraceSpan, textOf } from '../span.ts';
+import { entryOf } from '../../common/entry.ts';
+import { anyJson, jsonOf, type TraceSpan, textOf } from '../span.ts';
 import type { Dialect, SpanReading } from './dialect.ts';
 import { normalized } from './gen-ai.ts';
 import { modelCallOf, modelNameOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';

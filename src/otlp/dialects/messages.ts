@@ -4,8 +4,9 @@
 // Invariant: nothing that came is lost. What a message has beside role, content and calls stays in it, what stands
 // beside the messages is `details`, and what has no form that is known is `asCame`, unchanged: JSON that was cut is no
 // person's words.
+import { entryOf } from '../../common/entry.ts';
 import { innerText } from '../../common/inner-json.ts';
-import { type AttributeValue, entryOf, isObject, parsed } from '../span.ts';
+import { type AttributeValue, isObject, parsed } from '../span.ts';
 import { isEmpty, type JsonValues, member, othersOf, textMember } from './values.ts';
 
 /**

@@ -1,6 +1,7 @@
 // OpenInference (Arize: Phoenix and its instrumentations): `openinference.span.kind` says what a span is, lists are
 // written flat (`llm.input_messages.0.message.role`).
-import { entryOf, textOf } from '../span.ts';
+import { entryOf } from '../../common/entry.ts';
+import { textOf } from '../span.ts';
 import type { Dialect } from './dialect.ts';
 import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
 

@@ -1,6 +1,7 @@
 // Traceloop (OpenLLMetry): `traceloop.span.kind` for what a program declares, `llm.request.type` for calls of models,
 // conversations written flat (`gen_ai.prompt.0.content`); its newer versions write the names of gen-ai.ts.
-import { type AttributeValue, entryOf, isObject, type TraceSpan, textOf } from '../span.ts';
+import { entryOf } from '../../common/entry.ts';
+import { type AttributeValue, isObject, type TraceSpan, textOf } from '../span.ts';
 import type { Dialect, ToolCall } from './dialect.ts';
 import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
 import { isEmpty, member } from './values.ts';

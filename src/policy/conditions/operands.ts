@@ -1,7 +1,9 @@
 // What is wrong with the operators of a condition and their operands (part of compiling a policy; match.ts runs those
 // that are sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept,
 // for a slip.
+
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
+import { entryOf } from '../../common/entry.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
 import { type Blanks, policyPattern } from '../text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from '../text-search/program.ts';
@@ -92,7 +94,7 @@ const OTHER_NAMES: Record<string, Operator> = {
 };
 
 function unknownOperator(name: string, operand: unknown, field: string): string {
-  const other = Object.hasOwn(OTHER_NAMES, inOurForm(name)) ? OTHER_NAMES[inOurForm(name)] : undefined;
+  const other = entryOf(OTHER_NAMES, inOurForm(name));
   const suggested = other ?? meant(name, OPERATORS);
   const sentence = `unknown operator; must be one of ${OPERATORS.join(', ')}`;
   if (suggested !== undefined) return `${sentence}${hint(`\`${suggested}\``)}`;
