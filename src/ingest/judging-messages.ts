@@ -40,7 +40,6 @@ export type SpansMessage = Dated & {
   kind: 'spans';
   id: number;
   account: string;
-  keyId: string;
   requestId: string;
   boundTo: string | undefined;
   policies: string | undefined;

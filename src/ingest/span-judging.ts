@@ -66,29 +66,25 @@ export class SpanJudging {
   }
 
   async record(message: SpansMessage, nowMs: number): Promise<SpanCounts> {
-    const { boundTo } = message;
+    const { boundTo, signal = 'traces' } = message;
     const isTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
-    const readable = <T>(read: () => T) => readOrRefused(message.signal ?? 'traces', read);
+    const readable = <T>(read: () => T) => readOrRefused(signal, read);
     const found = readable(() => readSpans(message, { boundTo, isTimely: isTime }));
     const known = await this.#owners(found, message);
     const groups = readable(() => groupsOf(found, known));
     const refs = groups.map(({ agent }) => agent);
     const agents = refs.length === 0 ? [] : await this.#parts.call('agents', { refs });
+    const kept: { spans: readonly OwnedSpan[]; agent: ResolvedAgent }[] = [];
     for (const [i, { spans }] of groups.entries()) {
       const agent = agents[i]!;
-      if (typeof agent === 'string') reject(found, `${spans[0]!.place}: ${agent}`, countOf(spans));
+      if (typeof agent === 'object') kept.push({ spans, agent });
+      else reject(found, `${spans[0]!.place}: ${agent}`, countOf(spans));
     }
-    if (groups.length > 0 && agents.every((agent) => typeof agent === 'string'))
-      readable(() => {
-        throw nothingKept(found);
-      });
+    if (groups.length > 0 && kept.length === 0) throw refusedAs(signal, nothingKept(found));
     const work = { message, decided: await this.#decided(found.kept, nowMs), traces: tracesOf(found, groups, agents) };
-    for (const [i, { spans }] of groups.entries()) {
-      const agent = agents[i]!;
-      if (typeof agent === 'string') continue;
+    for (const { spans, agent } of kept)
       for (const part of partsOf(spans, this.#parts.eventBytesMax, agent.asName))
         await this.#recordPart(part, agent.record, work);
-    }
     const { spans, ignored, rejected, reasons } = found;
     return { spans, ignored, rejected, reasons };
   }
@@ -228,10 +224,13 @@ function readOrRefused<T>(signal: OtlpSignal, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (!(error instanceof Undecodable)) throw error;
-    const sentence = `The ${WHAT[signal]} cannot be taken: ${error.message}.`;
-    throw new ServiceError(error.tooLarge ? 'payload_too_large' : 'validation_failed', sentence, { recorded: false });
+    throw error instanceof Undecodable ? refusedAs(signal, error) : error;
   }
+}
+
+function refusedAs(signal: OtlpSignal, { message, tooLarge }: Undecodable): ServiceError {
+  const sentence = `The ${WHAT[signal]} cannot be taken: ${message}.`;
+  return new ServiceError(tooLarge ? 'payload_too_large' : 'validation_failed', sentence, { recorded: false });
 }
 
 /** Exporters try again after 503, and never after 409. */

@@ -31,7 +31,7 @@ function otlpRoute(signal: OtlpSignal, request: Type.TSchema, operation: Describ
     operation: { ...operation, errors: ['unavailable'] },
     submit: ({ account, actor, principal, body, requestId, contentType }, { spans }, caller) => {
       const boundTo = principal.agentId ?? undefined;
-      const sent = { account, keyId: principal.keyId, requestId, boundTo, body, form: formOf(contentType)!, signal };
+      const sent = { account, requestId, boundTo, body, form: formOf(contentType)!, signal };
       spans.submit(sent, actor, caller);
     },
   });
