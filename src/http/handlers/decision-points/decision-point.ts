@@ -25,7 +25,7 @@ import { parseMarked } from '../../../ingest/json.ts';
 import { isTraceId } from '../../../ingest/submission.ts';
 import { integer, type QueryOf, text } from '../../query.ts';
 import { notFound } from '../../reply.ts';
-import type { Call, Parts } from '../../route.ts';
+import type { Call, Operation, Parts } from '../../route.ts';
 import { knownApproval } from '../known-approval.ts';
 
 export type PointQuestion = {
@@ -57,6 +57,13 @@ export const queryOf = (waitSeconds = APPROVAL_ANSWERED_SECONDS) => ({
 export const pointQuery = queryOf();
 export type PointCall = Call<Buffer, QueryOf<typeof pointQuery>>;
 
+/** Of the route of each. */
+export const POINT_ROUTE = { method: 'POST', needs: 'submit', bound: 'handler', idempotency: 'heeded' } as const;
+export const POINT_OPERATION: Pick<Operation, 'tag' | 'errors'> = {
+  tag: 'Decision points',
+  errors: ['not_found', 'idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
+};
+
 const TRACE_CHARACTERS_MAX = 200;
 
 /** undefined: what was sent can name no trace. */
@@ -72,6 +79,21 @@ export function bodyOf(body: Buffer, schema: Type.TSchema, validator: Validator)
   if (!validator.Check(value))
     throw validationFailed('The question does not fit its schema.', errorDetails(validator, value));
   return ObjectText.of(text)!;
+}
+
+/** Decides, and answers with the text that `answerOf` makes of it. */
+export function answer(
+  call: PointCall,
+  parts: Parts,
+  { question, answerOf }: { question: PointQuestion; answerOf: (verdict: PointVerdict) => string },
+  caller: Caller,
+): void {
+  decide(call, parts, question, caller)
+    .then(answerOf)
+    .then(
+      (body) => caller.accepted({ body }),
+      (error: unknown) => caller.refused(error),
+    );
 }
 
 export async function decide(

@@ -22,7 +22,16 @@ import {
 import type { Caller } from '../../../ingest/ingest-parts.ts';
 import { oneOf, type QueryOf } from '../../query.ts';
 import { type Call, eventBody, type Parts, type Route, route } from '../../route.ts';
-import { bodyOf, decide, type pointQuery, queryOf, redactedBy, traceOf } from './decision-point.ts';
+import {
+  bodyOf,
+  decide,
+  POINT_OPERATION,
+  POINT_ROUTE,
+  type pointQuery,
+  queryOf,
+  redactedBy,
+  traceOf,
+} from './decision-point.ts';
 
 const form = {
   form: oneOf('`command`: what a command is to print, and its status, in place of the form of the tool', ['command']),
@@ -41,21 +50,17 @@ const EXAMPLES: Record<string, object> = {
 export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
   const path = `/v1/hooks/${tool.name}`;
   return route({
-    method: 'POST',
+    ...POINT_ROUTE,
     path,
-    needs: 'submit',
-    bound: 'handler',
     query: { ...queryOf(tool.waitSeconds), ...form },
     body: eventBody('hook', Hook),
-    idempotency: 'heeded',
     operation: {
       id: `decideHookOf${tool.title.replace(/\W/g, '')}`,
-      tag: 'Decision points',
+      ...POINT_OPERATION,
       summary: `Answer a hook of ${tool.title}`,
       description:
         'What the tool is about to do is judged, and denied where a policy blocks it; what it has done is recorded and judged. What is allowed is answered so that its own rules still hold. A hook that is not understood is denied.',
       answers: { 200: { description: 'What was decided', schema: HookAnswer, example: {} } },
-      errors: ['not_found', 'idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
       bodyExample: EXAMPLES[tool.name],
     },
     submit(call: HookCall, parts, caller) {

@@ -12,8 +12,10 @@ import { ObjectText, objectOfPairs } from '../../../common/object-text.ts';
 import { validationFailed } from '../../../common/validation.ts';
 import { eventBody, route } from '../../route.ts';
 import {
+  answer,
   bodyOf,
-  decide,
+  POINT_OPERATION,
+  POINT_ROUTE,
   type PointCall,
   type PointQuestion,
   type PointVerdict,
@@ -33,31 +35,24 @@ const ABOUT = new Set([
 const validator = Compile(LiteLlmCheck);
 
 export const liteLlmRoute = route({
-  method: 'POST',
+  ...POINT_ROUTE,
   path: PATH,
-  needs: 'submit',
-  bound: 'handler',
   query: pointQuery,
   body: eventBody('event', LiteLlmCheck),
-  idempotency: 'heeded',
   operation: {
     id: 'decideLiteLlmCheck',
-    tag: 'Decision points',
+    ...POINT_OPERATION,
     summary: "Answer LiteLLM's generic guardrail",
     description:
       'What goes to a model is judged as a `prompt`, what comes back as a `completion`. Where a policy redacts, `texts` are what LiteLLM should use; what it redacts elsewhere is blocked.',
     answers: { 200: { description: 'What was decided', schema: LiteLlmAnswer } },
-    errors: ['not_found', 'idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
     bodyExample: { texts: ['Where is my order?'], input_type: 'request', model: 'gpt-4o' },
   },
   submit(call: PointCall, parts, caller) {
     const check = bodyOf(call.body, LiteLlmCheck, validator);
     const question = questionOf(check);
     const sent = ObjectText.of(question.event.payload)!;
-    decide(call, parts, question, caller).then(
-      (verdict) => caller.accepted({ body: answerOf(sent, verdict) }),
-      (error: unknown) => caller.refused(error),
-    );
+    answer(call, parts, { question, answerOf: (verdict) => answerOf(sent, verdict) }, caller);
   },
 });
 

@@ -11,7 +11,16 @@ import { type ObjectText, objectOfTexts } from '../../../common/object-text.ts';
 import { validationFailed } from '../../../common/validation.ts';
 import { opaFlag, type QueryOf } from '../../query.ts';
 import { type Call, eventBody, route } from '../../route.ts';
-import { bodyOf, decide, type PointQuestion, type PointVerdict, pointQuery, traceOf } from './decision-point.ts';
+import {
+  answer,
+  bodyOf,
+  POINT_OPERATION,
+  POINT_ROUTE,
+  type PointQuestion,
+  type PointVerdict,
+  pointQuery,
+  traceOf,
+} from './decision-point.ts';
 
 const PATH = '/v1/data/gatehouse/decision';
 
@@ -39,30 +48,23 @@ const OF_CALL = [...OF_ANY, 'tool', 'args', 'arguments', 'messages', 'runtimeCon
 const validator = Compile(OpaQuery);
 
 export const opaRoute = route({
-  method: 'POST',
+  ...POINT_ROUTE,
   path: PATH,
-  needs: 'submit',
-  bound: 'handler',
   query,
   body: eventBody('event', OpaQuery),
-  idempotency: 'heeded',
   operation: {
     id: 'decideOpaQuery',
-    tag: 'Decision points',
+    ...POINT_OPERATION,
     summary: 'Decide, in the form of the Open Policy Agent',
     description:
       'As the data API of OPA: `{"input": …}` is answered with `{"result": {"decision": "allow" | "deny", "reason", …}}`. The event is recorded like any other. A query with a member that is not read is refused.',
     answers: { 200: { description: 'What was decided', schema: OpaAnswer } },
-    errors: ['not_found', 'idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
     bodyExample: { input: { agent: 'support-bot', tool: { name: 'refund' }, args: { amount: 20 } } },
   },
   submit(call: OpaCall, parts, caller) {
     const began = performance.now();
     const question = questionOf(bodyOf(call.body, OpaQuery, validator));
-    decide(call, parts, question, caller).then(
-      (verdict) => caller.accepted({ body: answerOf(verdict, call.query, began) }),
-      (error: unknown) => caller.refused(error),
-    );
+    answer(call, parts, { question, answerOf: (verdict) => answerOf(verdict, call.query, began) }, caller);
   },
 });
 
