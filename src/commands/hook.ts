@@ -12,8 +12,9 @@ import { Transport } from '../../clients/typescript/src/transport.ts';
 import { withoutRepeatedKeys } from '../common/json-text.ts';
 import { APPROVAL_ANSWERED_SECONDS, HOOK_BYTES_MAX } from '../common/limits.ts';
 import { ObjectText } from '../common/object-text.ts';
-import { type HookTool, withoutContent } from '../hooks/hook-form.ts';
+import type { HookTool } from '../hooks/hook-form.ts';
 import { HOOK_TOOLS, toolOf } from '../hooks/hook-tools.ts';
+import { withoutLargeMembers } from '../hooks/large-members.ts';
 import { denied } from '../hooks/read-hook.ts';
 import { serviceToAsk, UsageError } from './context.ts';
 
@@ -159,12 +160,12 @@ function objectOf(text: string): ObjectText | undefined {
 }
 
 function sendable(text: string, hook: ObjectText | undefined, tool: HookTool): string {
-  const isLarge = Buffer.byteLength(text) > SENT_BYTES_MAX;
-  if (!isLarge) return text;
-  const sent = hook !== undefined && tool.formOf(hook).form?.isAfter ? withoutContent(hook, tool.inner).text : text;
-  if (Buffer.byteLength(sent) > SENT_BYTES_MAX)
+  if (Buffer.byteLength(text) <= SENT_BYTES_MAX) return text;
+  const isAfter = hook !== undefined && tool.formOf(hook).form?.isAfter === true;
+  const sent = isAfter ? withoutLargeMembers(Buffer.from(text), tool) : undefined;
+  if (sent === undefined || sent.length > SENT_BYTES_MAX)
     throw new GatehouseError(`the hook is larger than ${SENT_BYTES_MAX} bytes`);
-  return sent;
+  return sent.toString();
 }
 
 /** Throws where it is no answer of the service: something else may listen there. */

@@ -45,14 +45,6 @@ export class ObjectText {
   object(key: string): ObjectText | undefined {
     return ObjectText.of(this.raw(key));
   }
-
-  /** The same with some members replaced, each by the text of a value. */
-  with(replaced: ReadonlyMap<string, string>): ObjectText {
-    const all = [...this.#members.values()];
-    return ObjectText.of(
-      objectOfPairs(all.map((member) => [member.key, replaced.get(member.key) ?? textAt(this.text, member)])),
-    )!;
-  }
 }
 
 /** Each value is the text of one. */

@@ -10,40 +10,32 @@ import type { ObjectText } from '../common/object-text.ts';
 import {
   argumentsAt,
   asObject,
-  call,
+  callAt,
   type EventForm,
   type HookTool,
-  nameAt,
   named,
   nothingToAsk,
+  promptAt,
   REDACTED,
-  refuseLikes,
-  result,
-  stringTextAt,
+  resultAt,
   withText,
 } from './hook-form.ts';
 
 const blocked = (reason: string) => ({ decision: 'block', reason });
 
 /** `argumentsOf`: how they may be given. */
-const asking = (argumentsOf: typeof argumentsAt) => (hook: ObjectText) => {
-  refuseLikes(hook, ['tool_name', 'tool_input']);
-  return call(nameAt(hook, 'tool_name'), argumentsOf(hook, 'tool_input'), { call_id: hook.raw('tool_use_id') });
-};
+const asking = (argumentsOf: typeof argumentsAt) => (hook: ObjectText) =>
+  callAt(hook, { call_id: hook.raw('tool_use_id') }, { argumentsOf });
 const answered = (hook: ObjectText) => {
-  refuseLikes(hook, ['tool_name', 'tool_input']);
   const more = { call_id: hook.raw('tool_use_id'), tool_input: hook.raw('tool_input'), error: hook.raw('error') };
-  return result(nameAt(hook, 'tool_name'), hook, ['tool_response', 'tool_result'], more);
+  return resultAt(hook, ['tool_response', 'tool_result'], more);
 };
 
 /** By PascalCase, which is how Copilot names them as well. */
 export const TOOL_EVENTS = {
   PreToolUse: asking,
   PostToolUse: answered,
-  UserPromptSubmit: (hook: ObjectText) => ({
-    type: 'prompt' as const,
-    payload: { prompt: stringTextAt(hook, 'prompt') },
-  }),
+  UserPromptSubmit: (hook: ObjectText) => promptAt(hook, 'prompt'),
 };
 
 const EVENTS: Record<string, EventForm> = {

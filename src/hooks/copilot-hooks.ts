@@ -14,16 +14,14 @@ import { TOOL_EVENTS } from './claude-code-hooks.ts';
 import {
   argumentsOrTextAt,
   asObject,
-  call,
+  callAt,
   type EventForm,
   type HookTool,
-  nameAt,
   named,
   nothingToAsk,
+  promptAt,
   REDACTED,
-  refuseLikes,
-  result,
-  stringTextAt,
+  resultAt,
   withText,
 } from './hook-form.ts';
 
@@ -61,15 +59,10 @@ const after: EventForm = {
 };
 const failed: EventForm = { isAfter: true };
 
-const asked = (hook: ObjectText) => {
-  refuseLikes(hook, ['toolName', 'toolArgs']);
-  return call(nameAt(hook, 'toolName'), argumentsOrTextAt(hook, 'toolArgs'));
-};
-const answered = (hook: ObjectText) => {
-  refuseLikes(hook, ['toolName', 'toolArgs']);
-  const more = { tool_input: hook.raw('toolArgs'), error: hook.raw('error') };
-  return result(nameAt(hook, 'toolName'), hook, ['toolResult'], more);
-};
+const MEMBERS = ['toolName', 'toolArgs'] as const;
+const asked = (hook: ObjectText) => callAt(hook, {}, { members: MEMBERS, argumentsOf: argumentsOrTextAt });
+const answered = (hook: ObjectText) =>
+  resultAt(hook, ['toolResult'], { tool_input: hook.raw('toolArgs'), error: hook.raw('error') }, MEMBERS);
 
 const PASCAL_CASE = named('hook_event_name', {
   PreToolUse: { ...before, redacted: { arguments: redactedInBoth }, read: TOOL_EVENTS.PreToolUse(argumentsOrTextAt) },
@@ -85,7 +78,7 @@ const ASKING: [event: string, has: string, form: EventForm][] = [
   ['postToolUseFailure', 'error', { ...failed, read: answered }],
   ['preToolUse', '', { ...before, read: asked }],
 ];
-const PROMPT: EventForm = { read: (hook) => ({ type: 'prompt', payload: { prompt: stringTextAt(hook, 'prompt') } }) };
+const PROMPT: EventForm = { read: (hook) => promptAt(hook, 'prompt') };
 /** About which there is nothing to ask: all that each may say, the first of which it says. */
 const NOTHING: [event: string, members: readonly string[]][] = [
   ['errorOccurred', ['errorContext', 'error', 'recoverable']],

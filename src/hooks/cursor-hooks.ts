@@ -8,19 +8,19 @@
 // `updated_input` is for `preToolUse`; the other hooks cannot be given back what is redacted.
 import type { ObjectText } from '../common/object-text.ts';
 import {
-  argumentsAt,
   argumentsOrTextAt,
   asObject,
   call,
+  callAt,
   content,
   type EventForm,
   type HookTool,
-  nameAt,
   named,
   nothingToAsk,
   others,
-  refuseLikes,
+  promptAt,
   result,
+  resultAt,
   stringTextAt,
   withText,
 } from './hook-form.ts';
@@ -60,8 +60,7 @@ function after(tool: string, needed: string, results: readonly string[] = []): E
 }
 
 function ofTool(hook: ObjectText, results: readonly string[]) {
-  refuseLikes(hook, ['tool_name', 'tool_input']);
-  return result(nameAt(hook, 'tool_name'), hook, results, {
+  return resultAt(hook, results, {
     ...{ call_id: hook.raw('tool_use_id'), tool_input: hook.raw('tool_input') },
     ...{ error: hook.raw('error_message'), failure_type: hook.raw('failure_type') },
   });
@@ -69,11 +68,7 @@ function ofTool(hook: ObjectText, results: readonly string[]) {
 
 const EVENTS: Record<string, EventForm> = {
   preToolUse: {
-    read: (hook) => {
-      refuseLikes(hook, ['tool_name', 'tool_input']);
-      const args = argumentsAt(hook, 'tool_input');
-      return call(nameAt(hook, 'tool_name'), args, { call_id: hook.raw('tool_use_id') });
-    },
+    read: (hook) => callAt(hook, { call_id: hook.raw('tool_use_id') }),
     allowed,
     denied,
     redacted: { arguments: (text) => asObject(text) && withText(allowed, 'updated_input', text) },
@@ -81,9 +76,8 @@ const EVENTS: Record<string, EventForm> = {
   beforeShellExecution: before('Shell', 'command'),
   beforeMCPExecution: {
     read: (hook) => {
-      refuseLikes(hook, ['tool_name', 'tool_input']);
       const server = { server_url: hook.raw('url'), server_command: hook.raw('command') };
-      return call(nameAt(hook, 'tool_name'), argumentsOrTextAt(hook, 'tool_input'), server);
+      return callAt(hook, server, { argumentsOf: argumentsOrTextAt });
     },
     allowed,
     denied,
@@ -92,10 +86,7 @@ const EVENTS: Record<string, EventForm> = {
   beforeTabFileRead: before('TabRead', 'file_path'),
   subagentStart: before('Task', 'task'),
   beforeSubmitPrompt: {
-    read: (hook) => ({
-      type: 'prompt',
-      payload: { prompt: stringTextAt(hook, 'prompt'), attachments: hook.raw('attachments') },
-    }),
+    read: (hook) => promptAt(hook, 'prompt', { attachments: hook.raw('attachments') }),
     allowed: { continue: true },
     denied: (reason) => ({ continue: false, user_message: reason }),
   },

@@ -6,36 +6,24 @@
 import { jsonOf } from '../common/json-text.ts';
 import { ObjectText } from '../common/object-text.ts';
 import {
-  argumentsAt,
-  call,
+  callAt,
   content,
   type EventForm,
   type HookTool,
   NotUnderstood,
-  nameAt,
   named,
   nothingToAsk,
-  refuseLikes,
-  result,
-  stringTextAt,
+  objectAt,
+  promptAt,
+  resultAt,
   withText,
 } from './hook-form.ts';
 
 const denied = (reason: string) => ({ decision: 'deny', reason });
 
-function request(hook: ObjectText): ObjectText {
-  const asked = hook.object('llm_request');
-  if (asked === undefined) throw new NotUnderstood('llm_request must be an object');
-  return asked;
-}
-
 const EVENTS: Record<string, EventForm> = {
   BeforeTool: {
-    read: (hook) => {
-      refuseLikes(hook, ['tool_name', 'tool_input']);
-      const more = { mcp_context: hook.raw('mcp_context') };
-      return call(nameAt(hook, 'tool_name'), argumentsAt(hook, 'tool_input'), more);
-    },
+    read: (hook) => callAt(hook, { mcp_context: hook.raw('mcp_context') }),
     denied,
     redacted: {
       arguments: (text, hook) => {
@@ -47,14 +35,13 @@ const EVENTS: Record<string, EventForm> = {
   },
   AfterTool: {
     read: (hook) => {
-      refuseLikes(hook, ['tool_name', 'tool_input']);
       const more = { tool_input: hook.raw('tool_input'), mcp_context: hook.raw('mcp_context') };
-      return result(nameAt(hook, 'tool_name'), hook, ['tool_response'], more);
+      return resultAt(hook, ['tool_response'], more);
     },
     isAfter: true,
     denied,
   },
-  BeforeAgent: { read: (hook) => ({ type: 'prompt', payload: { prompt: stringTextAt(hook, 'prompt') } }), denied },
+  BeforeAgent: { read: (hook) => promptAt(hook, 'prompt'), denied },
   AfterAgent: {
     read: (hook) => ({ type: 'completion', payload: content(hook, 'prompt_response', 'response') }),
     isAfter: true,
@@ -62,7 +49,7 @@ const EVENTS: Record<string, EventForm> = {
   },
   BeforeModel: {
     read: (hook) => {
-      const { model, messages, ...more } = textsOf(request(hook));
+      const { model, messages, ...more } = textsOf(objectAt(hook, 'llm_request'));
       if (messages === undefined) throw new NotUnderstood('llm_request.messages must be there');
       return { type: 'prompt', payload: { model, messages, ...more } };
     },

@@ -5,10 +5,10 @@
 // is NotUnderstood, which is a no. What is asked about is in the text that came, and a call without its arguments, or
 // with something like them in another place, is not understood.
 import type { EventType } from '../../schemas/closed-sets.ts';
+import { entryOf } from '../common/entry.ts';
 import { jsonOf, withoutRepeatedKeys } from '../common/json-text.ts';
-import { HOOK_MEMBER_BYTES_KEPT } from '../common/limits.ts';
 import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/object-text.ts';
-import { LEFT_OUT, leftOut } from './large-members.ts';
+import { LEFT_OUT } from './large-members.ts';
 
 /** Of an event: `payload` holds texts of JSON. */
 type Judged = { type: EventType; payload: Texts };
@@ -102,6 +102,45 @@ function isOneObject(text: string): boolean {
   }
 }
 
+/** The object at a member. */
+export function objectAt(hook: ObjectText, key: string): ObjectText {
+  const held = hook.object(key);
+  if (held === undefined) throw new NotUnderstood(`${key} must be an object`);
+  return held;
+}
+
+/** The members that say which tool and hold its arguments. */
+const NAME_AND_INPUT = ['tool_name', 'tool_input'] as const;
+
+/** The call that these two members say. */
+export function callAt(
+  hook: ObjectText,
+  more: Texts = {},
+  { members = NAME_AND_INPUT, argumentsOf = argumentsAt }: Partial<CallMembers> = {},
+): Judged {
+  refuseLikes(hook, members);
+  const [tool, input] = members;
+  return call(nameAt(hook, tool), argumentsOf(hook, input), more);
+}
+
+/** What came of it, in the first of `from` that is there. */
+export function resultAt(
+  hook: ObjectText,
+  from: readonly string[],
+  more: Texts,
+  members: CallMembers['members'] = NAME_AND_INPUT,
+): Judged {
+  refuseLikes(hook, members);
+  return result(nameAt(hook, members[0]), hook, from, more);
+}
+
+type CallMembers = { members: readonly [tool: string, input: string]; argumentsOf: typeof argumentsAt };
+
+/** What a person said. */
+export function promptAt(hook: ObjectText, key: string, more: Texts = {}): Judged {
+  return { type: 'prompt', payload: { prompt: stringTextAt(hook, key), ...more } };
+}
+
 /** The call of a tool. */
 export function call(tool: string, args: string, more: Texts = {}): Judged {
   return { type: 'tool_call', payload: { tool, arguments: args, ...more } };
@@ -114,30 +153,12 @@ export function result(tool: string, hook: ObjectText, from: readonly string[], 
   return { type: 'custom', payload: { kind: '"tool_result"', tool_name: tool, ...more, ...members } };
 }
 
-/** A large member, by the name that policies know it by; its size where `withoutContent` left it out. */
+/** A large member, by the name that policies know it by; its size where `withoutLargeMembers` left it out. */
 export function content(hook: ObjectText, key: string, name: string): Texts {
   const given = hook.raw(key);
   if (given === undefined) throw new NotUnderstood(`${key} must be there`);
   const [all, bytes] = [...given.matchAll(LEFT_OUT)][0] ?? [];
   return all === given ? { content_captured: 'false', [`${name}_bytes`]: bytes } : { [name]: given };
-}
-
-/** The same hook with the size of each large member in its place. `inner`: the member that holds them. */
-export function withoutContent(hook: ObjectText, inner?: string): ObjectText {
-  const within = inner === undefined ? undefined : hook.object(inner);
-  if (within !== undefined) return hook.with(new Map([[inner!, withoutContent(within).text]]));
-  const large = hook.keys.flatMap((key) => {
-    const bytes = sizeOf(hook.raw(key)!);
-    return bytes > HOOK_MEMBER_BYTES_KEPT ? [[key, leftOut(bytes)] as const] : [];
-  });
-  return hook.with(new Map(large));
-}
-
-/** With what was left out of it. */
-function sizeOf(text: string): number {
-  let bytes = Buffer.byteLength(text);
-  for (const [all, left] of text.matchAll(LEFT_OUT)) bytes += Number(left) - all.length;
-  return bytes;
 }
 
 /** What a person reads who is asked. */
@@ -163,7 +184,7 @@ export function withText(object: Readonly<Record<string, unknown>>, member: stri
 export function named(key: string, forms: Readonly<Record<string, EventForm>>) {
   return (hook: ObjectText): { event: string; form: EventForm | undefined } => {
     const event = hook.string(key) ?? '';
-    return { event, form: Object.hasOwn(forms, event) ? forms[event] : undefined };
+    return { event, form: entryOf(forms, event) };
   };
 }
 

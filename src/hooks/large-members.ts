@@ -1,5 +1,6 @@
 // Takes what makes a hook larger than an event out of its bytes, before they are read as JSON: reading 8 MB on the loop
-// that answers would make everyone wait (between the body and src/http/handlers/decision-points/hook-routes.ts).
+// that answers would make everyone wait (between the body and src/http/handlers/decision-points/hook-routes.ts; in
+// `gatehouse hook` before it is sent).
 // Invariant: what is left out is one member each, with its size in its place. One pass, whatever the bytes: some 10 ms.
 // Failure: none. What is no JSON is left for the parser to refuse.
 import { HOOK_MEMBER_BYTES_KEPT } from '../common/limits.ts';
@@ -12,8 +13,9 @@ const BLANK = 0x20;
 export const leftOut = (bytes: number): string => `{"left_out_bytes":${bytes}}`;
 export const LEFT_OUT = /\{"left_out_bytes":(\d{1,15})\}/g;
 
-/** `depth`: of the objects whose members are meant; 1 is the hook itself. */
-export function withoutLargeMembers(body: Buffer, depth: number): Buffer {
+/** Of a hook, or of the objects in it where the tool has what it is about in one. */
+export function withoutLargeMembers(body: Buffer, { inner }: { inner?: string }): Buffer {
+  const depth = inner === undefined ? 1 : 2;
   const parts: Buffer[] = [];
   let from = 0;
   let at = 0;

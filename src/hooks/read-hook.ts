@@ -4,7 +4,7 @@
 import type { EventType } from '../../schemas/closed-sets.ts';
 import { jsonOf } from '../common/json-text.ts';
 import { ObjectText, objectOfTexts } from '../common/object-text.ts';
-import { type EventForm, type HookTool, NotUnderstood, withoutContent } from './hook-form.ts';
+import { type EventForm, type HookTool, NotUnderstood } from './hook-form.ts';
 
 export type HookRead = {
   hook: ObjectText;
@@ -16,21 +16,19 @@ export type HookRead = {
 export type HookReply = { answer: string; status: 0 | 2; stdout: string; stderr: string };
 
 /**
- * `bytes`: of the hook as it came, of which what is large may have been left out; `bytesMax`: of an event. Throws
- * NotUnderstood.
+ * `bytes`: of the hook as it came, of which what is large was left out (large-members.ts) where it is larger than
+ * `bytesMax`, what an event may have. Throws NotUnderstood.
  */
 export function readHook(
   tool: HookTool,
-  given: ObjectText,
+  hook: ObjectText,
   bytesMax: number,
-  bytes = Buffer.byteLength(given.text),
+  bytes = Buffer.byteLength(hook.text),
 ): HookRead {
-  const { event, form } = tool.formOf(given);
+  const { event, form } = tool.formOf(hook);
   if (form === undefined) throw new NotUnderstood(`${tool.title} has no hook ${jsonOf(event)} that is known here`);
-  const isLarge = bytes > bytesMax;
-  const hook = isLarge && form.isAfter === true ? withoutContent(given, tool.inner) : given;
   if (form.read === undefined) return { hook, form };
-  if (isLarge && form.isAfter !== true) throw tooLarge(bytesMax);
+  if (bytes > bytesMax && form.isAfter !== true) throw tooLarge(bytesMax);
   const { type, payload } = form.read(hook);
   const text = objectOfTexts(payload);
   if (Buffer.byteLength(text) > bytesMax) throw tooLarge(bytesMax);

@@ -12,11 +12,12 @@ import {
   content,
   type EventForm,
   type HookTool,
-  NotUnderstood,
   nameAt,
   named,
   nothingToAsk,
+  objectAt,
   others,
+  promptAt,
   refuseLikes,
   result,
   stringTextAt,
@@ -27,9 +28,7 @@ const NONE: ReadonlySet<string> = new Set();
 
 function info(hook: ObjectText): ObjectText {
   refuseLikes(hook, ['tool_info']);
-  const said = hook.object('tool_info');
-  if (said === undefined) throw new NotUnderstood('tool_info must be an object');
-  return said;
+  return objectAt(hook, 'tool_info');
 }
 
 /** `needed` must be a text. */
@@ -72,7 +71,7 @@ const EVENTS: Record<string, EventForm> = {
     },
   },
   pre_user_prompt: {
-    read: (hook) => ({ type: 'prompt', payload: { prompt: stringTextAt(info(hook), 'user_prompt') } }),
+    read: (hook) => promptAt(info(hook), 'user_prompt'),
   },
   post_run_command: after('run_command', 'command_line'),
   post_write_code: after('write_code', 'file_path'),

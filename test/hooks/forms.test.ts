@@ -14,7 +14,12 @@ const COMMAND = '{"command":"rm -rf /"}';
 
 const tool = (name: string): HookTool => HOOK_TOOLS.find((one) => one.name === name)!;
 const textOf = (hook: string | object) => (typeof hook === 'string' ? hook : JSON.stringify(hook));
-const readAs = (name: string, hook: string | object) => readHook(tool(name), ObjectText.of(textOf(hook))!, BYTES_MAX);
+/** As the service does. */
+const readAs = (name: string, hook: string | object) => {
+  const body = Buffer.from(textOf(hook));
+  const read = body.length > BYTES_MAX ? withoutLargeMembers(body, tool(name)) : body;
+  return readHook(tool(name), ObjectText.of(read.toString())!, BYTES_MAX, body.length);
+};
 
 /** Tool, hook, and the type and payload of its event; null: nothing to ask. */
 const UNDERSTOOD: [name: string, hook: string | object, type: string | null, payload?: string][] = [
@@ -447,9 +452,9 @@ t.test('large members are left out of bytes before they are read', (t) => {
     [`{"a":"${long}`, `{"a":"${long}`],
     ['', ''],
   ] as const)
-    t.equal(withoutLargeMembers(Buffer.from(given), 1).toString(), wanted, given.slice(0, 40));
+    t.equal(withoutLargeMembers(Buffer.from(given), {}).toString(), wanted, given.slice(0, 40));
   t.equal(
-    withoutLargeMembers(Buffer.from(`{"a":{"b":"${long}","c":1},"d":"${long}"}`), 2).toString(),
+    withoutLargeMembers(Buffer.from(`{"a":{"b":"${long}","c":1},"d":"${long}"}`), { inner: 'a' }).toString(),
     `{"a":{"b":${left(70_002)},"c":1},"d":"${long}"}`,
     'of what is inside',
   );

@@ -123,7 +123,7 @@ function noToUnread(tool: HookTool, body: Buffer): (error: unknown) => HookReply
 /** Throws ServiceError payload_too_large. */
 function smallEnough(body: Buffer, tool: HookTool, bytesMax: number): Buffer {
   if (body.length <= bytesMax) return body;
-  const left = withoutLargeMembers(body, tool.inner === undefined ? 1 : 2);
+  const left = withoutLargeMembers(body, tool);
   if (left.length <= bytesMax) return left;
   const message = `The hook is larger than ${bytesMax} bytes, also without its large members.`;
   throw new ServiceError('payload_too_large', message, { recorded: false });
