@@ -115,6 +115,8 @@ const BREAKS = /\\\r?\n/g;
 const EXPANDS = /\$\(|[<>]\(|`/;
 /** Asking one entry about one command, about 50 ns. */
 const ENTRY_UNITS = 30;
+/** A character of a name that is not known in all places, beside one name of an entry, about 100 ns. */
+const UNSURE_UNITS = 40;
 
 export class ShellCondition {
   readonly #entries: readonly Entry[];
@@ -236,9 +238,9 @@ class Asking implements Observer {
   }
 
   #isNamed(globs: readonly string[], names: readonly string[], word: Word, mayBeAny: boolean): boolean {
-    this.#budget.spend(globs.length);
     return names.some((name) => {
       const isUnknown = name.includes(UNKNOWN);
+      this.#budget.spend(globs.length * (isUnknown || word.hasGlob ? UNSURE_UNITS * (1 + name.length) : 4));
       if (!isUnknown && !word.hasGlob) return globs.some((glob) => isLike(name, glob));
       // What may be anything says nothing; only where the rest tells is a name that is not known taken for it.
       const isBlank = !/[^\0*]/.test(name);

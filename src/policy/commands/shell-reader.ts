@@ -20,6 +20,7 @@ import {
   type SimpleCommand,
   setVariable,
   simpleCommand,
+  spendOnForms,
   VALUES_MAX,
   type Word,
 } from './shell-words.ts';
@@ -35,6 +36,9 @@ const HEREDOC = new Set(['<<', '<<-']);
 const OPENS = new Set(['if', 'while', 'until', '{', 'for', 'select', 'case']);
 const GOES_ON = new Set(['then', 'do', 'else', 'elif', '!']);
 const CLOSES = new Set(['fi', 'done', 'esac', '}']);
+
+/** Making one command, about 0.5 µs. */
+const COMMAND_UNITS = 200;
 
 /** Reads a text that is run. `piped`: the input of all its commands. Throws OverBudget. */
 export function readShell(reading: ShellReading, text: string, depth = 0, piped: Range = NONE): void {
@@ -251,10 +255,9 @@ class ShellReader {
     if (words.length === 0 && redirects.length === 0 && heredocs.length === 0 && input === null) return;
     const { commands } = this.#reading;
     const piped = isEmpty(frame.up) ? frame.input : frame.up;
-    const command: SimpleCommand = {
-      ...simpleCommand(commands.length, words),
-      ...{ redirects, piped, input, inside: frame.name, end: this.#words.at },
-    };
+    this.#reading.budget.spend(COMMAND_UNITS);
+    const command = simpleCommand(commands.length, words);
+    Object.assign(command, { redirects, piped, input, inside: frame.name, end: this.#words.at });
     commands.push(command);
     for (const heredoc of heredocs) this.#heredocs.push({ heredoc, command });
     // Its own input is still to come, or that of a command before it in the pipe.
@@ -314,7 +317,10 @@ class ShellReader {
   }
 
   #set(name: string, value: Word): void {
-    setVariable(this.#reading.variables, name, value);
+    const { budget, variables } = this.#reading;
+    spendOnForms(budget, value.texts, 1);
+    spendOnForms(budget, variables.get(name)?.texts ?? [], 1);
+    setVariable(variables, name, value);
   }
 
   #readHeredocs(): void {

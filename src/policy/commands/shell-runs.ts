@@ -21,6 +21,7 @@ import {
   type SimpleCommand,
   setVariable,
   simpleCommand,
+  spendOnForms,
   type Word,
 } from './shell-words.ts';
 
@@ -152,6 +153,7 @@ export class ShellRun implements ShellReading {
     if (at.level > SHELL_RUNS_MAX) throw OVER_BUDGET;
     const { command, depth } = at;
     this.budget.spend(COMMAND_UNITS + 4 * (words.length - from));
+    spendOnForms(this.budget, first.texts, 1);
     const names = [...new Set(first.texts.map(baseName))];
     this.#observer.onCommand(names, words, from, command);
     for (const name of names) this.#runNamed(name, names, words, from, { ...at, level: at.level + 1 });

@@ -17,6 +17,7 @@ import {
   newBuilder,
   type Range,
   type ShellReading,
+  spendOnForms,
   type Word,
   type WordBuilder,
 } from './shell-words.ts';
@@ -33,8 +34,6 @@ export type InnerCommands = {
 export const CHARACTER_UNITS = 16;
 /** Reading a character again, where braces are searched for. */
 const LOOK_UNITS = 2;
-/** A character of a value that is put in place of its name. */
-const VALUE_UNITS = 4;
 
 const PLAIN = /[^\s'"\\$`{}()<>|&;*?[\0]+/y;
 const BLANKS = /[ \t\r]+/y;
@@ -143,8 +142,10 @@ export class ShellWordReader {
       const c = this.text[this.at]!;
       const plain = this.take(PLAIN)?.[0];
       if (plain !== undefined) {
-        if (builders.length > 1) this.reading.budget.spend(builders.length * plain.length);
-        for (const builder of builders) addText(builder, plain);
+        for (const builder of builders) {
+          if (builders.length > 1 || builder.texts.length > 1) spendOnForms(this.reading.budget, builder.texts, 1);
+          addText(builder, plain);
+        }
       } else if (' \t\r\n|&;()'.includes(c)) break;
       else if ((c === '<' || c === '>') && this.text[this.at + 1] !== '(') break;
       else done.push(...this.#piece(c, builders, isWhole));
@@ -392,7 +393,7 @@ export class ShellWordReader {
 
   /** Puts a value into what is being read; without quotes it is split into words. */
   #put(builders: WordBuilder[], value: Word, mayBeSplit: boolean): readonly Word[] {
-    for (const text of value.texts) this.reading.budget.spend(VALUE_UNITS * builders.length * text.length);
+    for (const builder of builders) spendOnForms(this.reading.budget, value.texts, builder.texts.length);
     const separators = this.#separators();
     for (const builder of builders) {
       builder.isBare &&= mayBeSplit && value.texts.every((text) => text === '');

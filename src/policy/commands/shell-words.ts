@@ -55,12 +55,32 @@ export type ShellReading = {
 };
 
 export const VALUES_MAX = 8;
+/** Making one value of a word, or looking at it, about 100 ns; and a character of it. */
+const FORM_UNITS = 40;
+const FORM_CHARACTER_UNITS = 1;
+
+/** Charged for each value that is made or looked at; `times`: how often. */
+export function spendOnForms(budget: Budget, texts: readonly string[], times: number): void {
+  let characters = 0;
+  for (const text of texts) characters += text.length;
+  budget.spend(times * (FORM_UNITS * texts.length + FORM_CHARACTER_UNITS * characters));
+}
 
 /** A command that nothing is known of but its words. */
 export function simpleCommand(number: number, words: readonly Word[]): SimpleCommand {
+  // One literal: two that are spread into one take ten times as long.
   return {
-    ...{ number, words, redirects: [], piped: NONE, input: null, inside: null, isInBackground: false, end: 0 },
-    ...{ printed: null, said: NONE, output: NONE },
+    number,
+    words,
+    redirects: [],
+    piped: NONE,
+    input: null,
+    inside: null,
+    isInBackground: false,
+    end: 0,
+    printed: null,
+    said: NONE,
+    output: NONE,
   };
 }
 
