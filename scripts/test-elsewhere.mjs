@@ -4,12 +4,10 @@
 //   node scripts/test-elsewhere.mjs clickhouse   one ClickHouse engine, started here on loopback and given by its
 //                                                address
 // Ends with the tests' exit status; what was started here is ended here.
-import { spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import os from 'node:os';
+import { readdirSync } from 'node:fs';
 import path from 'node:path';
+import { root, startEngine, tap } from './test-runs.mjs';
 
-const root = path.dirname(path.dirname(new URL(import.meta.url).pathname));
 const folder = path.join(root, 'build', 'test');
 const testsNamed = (end) =>
   readdirSync(folder, { recursive: true })
@@ -24,7 +22,7 @@ const isOfOwnRedis = (file) => OWN_REDIS.includes(path.basename(file, '.path.tes
 const onCluster = [...tests.filter((file) => !isOfOwnRedis(file)), ...failovers];
 
 const where = process.argv[2];
-if (where === 'cluster') process.exitCode = await tap({ GATEHOUSE_TEST_REDIS_CLUSTER: '1' }, onCluster);
+if (where === 'cluster') process.exitCode = await tap(['run', ...onCluster], { GATEHOUSE_TEST_REDIS_CLUSTER: '1' });
 else if (where === 'clickhouse') process.exitCode = await onOwnEngine();
 else {
   process.stderr.write('usage: node scripts/test-elsewhere.mjs cluster|clickhouse\n');
@@ -32,29 +30,10 @@ else {
 }
 
 async function onOwnEngine() {
-  const data = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-engine-'));
-  const main = path.join(root, 'build', 'service', 'clickhouse-server-main.js');
-  const options = JSON.stringify({ path: path.join(data, 'clickhouse'), port: 0 });
-  const engine = spawn(process.execPath, [main, options], {
-    env: { ...process.env, UV_THREADPOOL_SIZE: '16' },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  const left = new Promise((resolve) => engine.on('exit', resolve));
+  const engine = await startEngine();
   try {
-    const line = await new Promise((resolve, reject) => {
-      engine.stdout.once('data', (chunk) => resolve(chunk.toString()));
-      engine.once('exit', (code) => reject(new Error(`the engine ended with ${code}`)));
-    });
-    return await tap({ GATEHOUSE_TEST_CLICKHOUSE_URL: `http://127.0.0.1:${JSON.parse(line).port}` });
+    return await tap(['run', ...tests], { GATEHOUSE_TEST_CLICKHOUSE_URL: engine.url });
   } finally {
-    engine.kill('SIGTERM');
-    await left;
-    rmSync(data, { recursive: true, force: true });
+    await engine.stop();
   }
-}
-
-function tap(env, which = tests) {
-  const program = path.join(root, 'node_modules', '.bin', 'tap');
-  const child = spawn(program, ['run', ...which], { cwd: root, env: { ...process.env, ...env }, stdio: 'inherit' });
-  return new Promise((resolve) => child.on('exit', (code) => resolve(code ?? 1)));
 }

@@ -9,9 +9,9 @@ import { openaiAgents } from '../../clients/typescript/src/adapters/openai-agent
 import { Gatehouse, type GatehouseOptions, JsonText } from '../../clients/typescript/src/index.ts';
 import { Api } from '../support/api.ts';
 import { runPython } from '../support/python.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 const agent = (await api.post('/v1/agents', { name: 'shapes' })).json.id as string;
 for (const [name, conditions] of [

@@ -3,10 +3,10 @@
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { runPython } from '../support/python.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 import { type Fate, unreliable } from '../support/unreliable.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 for (const [name, type, conditions] of [
   ['no pay', 'block_action', { tool: 'pay' }],

@@ -6,10 +6,10 @@ import { Gatehouse, type GatehouseOptions } from '../../clients/typescript/src/i
 import { Api } from '../support/api.ts';
 import { runPython } from '../support/python.ts';
 import { pause } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 import { unreliable } from '../support/unreliable.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 const agent = (await api.post('/v1/agents', { name: 'records' })).json.id as string;
 await api.post('/v1/policies', {

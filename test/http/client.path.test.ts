@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { clientTypes } from '../support/openapi-client.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
 const run = promisify(execFile);
 /**
@@ -16,7 +16,7 @@ const run = promisify(execFile);
  */
 const node = (args: string[], env: NodeJS.ProcessEnv = process.env) =>
   run('sh', ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, ...args], { env });
-const service = await startService(t);
+const service = await sharedService(t);
 const document = (await (await fetch(`${service.url}/v1/openapi.json`)).json()) as object;
 const types = await clientTypes(document);
 

@@ -9,9 +9,9 @@ import t, { type Test } from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
 import { answerOf, dripping, oddServer } from '../support/odd-server.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 

@@ -5,9 +5,9 @@ import t, { type Test } from 'tap';
 import { mintId } from '../../src/common/ids.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 

@@ -6,9 +6,9 @@ import t from 'tap';
 import { Api } from '../support/api.ts';
 import { anyValue, attributesOf, encode } from '../support/otlp-protobuf.ts';
 import { RawConnection } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 const JSON_FORM = { 'content-type': 'application/json' };

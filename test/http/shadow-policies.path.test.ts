@@ -6,10 +6,10 @@ import type { Policy } from '../../schemas/policy.ts';
 import type { ShadowReport } from '../../schemas/shadow-report.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
 t.setTimeout(600_000);
-const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 

@@ -1,13 +1,13 @@
 // Pages that would pass 16 MiB: they end early, say so and go on, whatever is listed; exports hold every row.
 import t from 'tap';
 import { Api } from '../support/api.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
 const EVENTS = 24;
 const PAGE_BYTES_MAX = 16 * 1024 * 1024;
 
 t.test('a list of what is large is answered in short pages, to its end', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const api = new Api(t, service);
   // Not held against the description: that takes seconds for each of these answers.
   const { json: agent } = await api.post('/v1/agents', { name: 'large' });

@@ -2,7 +2,7 @@
 // comes twice, marks of decisions, bad spans beside sound ones, numbers, spans that are too large, and new agents.
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 import {
   type Attributes,
   bodyOf,
@@ -14,7 +14,7 @@ import {
   tool,
 } from '../support/span-requests.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 const sendText = (body: string, key = service.key) => sendSpans(service.url, key, { body, headers: JSON_FORM });
 const send = (spans: object[], name?: string, key?: string) => sendText(bodyOf(spans, name), key);

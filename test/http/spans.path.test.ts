@@ -12,11 +12,11 @@ import t from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { RawConnection } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 import { bodyOf, JSON_FORM, PROTOBUF, sendSpans, spanOf, tool } from '../support/span-requests.ts';
 import { unreliable } from '../support/unreliable.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 

@@ -8,12 +8,12 @@ import os from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 import { eventOf, type PeerOptions, RawPeers, TRANSPORTS } from './raw-peers.ts';
 
 const KEY = 'sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH';
 const MAIL = 'zoe@example.com';
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 

@@ -12,13 +12,13 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 
 const CLI = assetPath('build/service/cli.js');
 const SERVER = assetPath('build/test/mcp/tool-server.js');
 const KEY = 'sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-mcp-'));

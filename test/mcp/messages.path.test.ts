@@ -6,10 +6,10 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared-service.ts';
 import { RawPeers, TRANSPORTS } from './raw-peers.ts';
 
-const service = await startService(t);
+const service = await sharedService(t);
 const api = new Api(t, service);
 await api.describe();
 

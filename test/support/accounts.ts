@@ -13,7 +13,7 @@ const READY_MS_MAX = 60_000;
 
 /** The first admin key of a new account. `limit`: of its requests. */
 export async function keyOfNewAccount(
-  service: TestService,
+  service: Pick<TestService, 'addresses'>,
   name: string,
   limit?: { per_second: number; burst: number },
 ): Promise<string> {

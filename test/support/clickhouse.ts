@@ -1,6 +1,6 @@
-// The real engine for tests: one child process of src/chdb-server in a folder of its own, or the ClickHouse that
-// GATEHOUSE_TEST_CLICKHOUSE_URL names. Each test file makes databases of its own, so files can share one engine.
-// Everything is torn down with the test.
+// The real engine for tests: the ClickHouse that GATEHOUSE_TEST_CLICKHOUSE_URL names, the engine that the files of one
+// run share (GATEHOUSE_TEST_ENGINE_URL, scripts/test.mjs), or one child process of src/chdb-server in a folder of its
+// own. Each test file makes databases of its own, so files can share one. Everything is torn down with the test.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -26,7 +26,7 @@ const QUERY_SECONDS = 60;
  * dropped afterwards.
  */
 export async function startClickHouse(t: Test): Promise<TestClickHouse> {
-  const given = process.env.GATEHOUSE_TEST_CLICKHOUSE_URL;
+  const given = process.env.GATEHOUSE_TEST_CLICKHOUSE_URL ?? process.env.GATEHOUSE_TEST_ENGINE_URL;
   const url = given ?? (await ownEngine(t));
   const makeDatabase = ({ queryTimeoutSeconds = QUERY_SECONDS } = {}) => {
     const clickhouse = new ClickHouse({
