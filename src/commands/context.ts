@@ -3,6 +3,7 @@
 // Gatehouse that runs on GATEHOUSE_DATA_DIR: so `gatehouse account create` works beside `npm start` without a setting.
 // Failure: a UsageError shows how to call the command (status 2); anything else is one sentence (status 1).
 
+import { serviceAddress } from '../../clients/typescript/src/transport.ts';
 import { AddressMissing, UserFacingError } from '../common/user-facing-error.ts';
 import { StateDir } from '../embedded/state-dir.ts';
 import { type Config, clientSettings } from '../process/config.ts';
@@ -52,11 +53,18 @@ export function wholeNumber(text: string, name: string, bounds: { min: number; m
   throw new UsageError(`--${name} takes a whole number from ${bounds.min} to ${bounds.max}`);
 }
 
-/** Of commands that are clients of a service: which, and by which key. `named`: by an option. A path in it is kept. */
+/**
+ * Of commands that are clients of a service: its address, behind which a path of the service stands, and the key.
+ * `named`: the address by an option. Throws UsageError.
+ */
 export function serviceToAsk(named: string | boolean | undefined): { url: string; key: string } {
   const { url: set, key } = clientSettings();
   const url = named ?? set;
   if (typeof url !== 'string') throw new UsageError('GATEHOUSE_URL is not set');
   if (key === undefined) throw new UsageError('GATEHOUSE_API_KEY is not set');
-  return { url: url.replace(/\/+$/, ''), key };
+  try {
+    return { url: serviceAddress(named === undefined ? 'GATEHOUSE_URL' : '--url', url), key };
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
 }

@@ -35,10 +35,8 @@ export class Transport {
 
   /** Throws GatehouseError where the address or the key cannot be one. */
   constructor(url: string, key: string, given: typeof fetch) {
-    this.#url = url.trim().replace(/\/+$/, '');
+    this.#url = serviceAddress('url', url);
     this.#key = key.trim();
-    if (!/^https?:\/\/[^\s/?#@]+(\/[^\s?#]*)?$/i.test(this.#url) || !URL.canParse(this.#url))
-      throw new GatehouseError('url must be as http://host:8080/prefix, with nothing behind the path.');
     if (!/^[!-~]+$/.test(this.#key)) throw new GatehouseError('key must be a key of Gatehouse.');
     this.#fetch = (...args) => given(...args);
   }
@@ -88,6 +86,13 @@ export class Transport {
     }
     return { status, text: await textOf(response), retryAfter: response.headers.get('retry-after') };
   }
+}
+
+/** Without a slash at its end: a path of the service stands right behind it. Throws GatehouseError. */
+export function serviceAddress(name: string, url: string): string {
+  const address = url.trim().replace(/\/+$/, '');
+  if (/^https?:\/\/[^\s/\\?#@]+(\/[^\s\\?#]*)?$/i.test(address) && URL.canParse(address)) return address;
+  throw new GatehouseError(`${name} must be as http://host:8080/prefix, with nothing behind the path.`);
 }
 
 class Ended extends Error {}
