@@ -1,11 +1,23 @@
 // Files of declared policies, YAML or JSON (which is YAML): reads them into what the service takes, and writes what it
 // answers (`gatehouse policies`). A document is a policy, or a list of policies; a file has any number of documents.
-// Invariant: numbers keep the digits that they are written with. What YAML allows and JSON does not is refused with its
-// file, line and column: a key twice, a key that is no text, a tag, a number like .inf. So are anchors that would be
-// repeated more than ALIASES_MAX times. Two policies of one name are refused with the places of both.
+// Invariant: numbers keep the digits that they are written with, and what is not in quotes is read as JSON reads it, or
+// is text. What YAML reads otherwise is refused with its file, line and column: 0755, +5, .inf, ~, TRUE, a key without
+// a value, a merge key, a key twice, a key that is no text, a tag. So are anchors that would be repeated more than
+// ALIASES_MAX times. Two policies of one name are refused with the places of both.
 
 import { readFileSync, statSync } from 'node:fs';
-import { Document, LineCounter, type ParsedNode, parseAllDocuments, type ScalarTag, type Tags } from 'yaml';
+import {
+  Document,
+  isScalar,
+  LineCounter,
+  type Node,
+  type ParsedNode,
+  parseAllDocuments,
+  Scalar,
+  type ScalarTag,
+  type Tags,
+  visit,
+} from 'yaml';
 import type { Policy } from '../../schemas/policy.ts';
 import { exactNumber, isNumber, LongNumber } from '../common/exact-number.ts';
 import { DECLARATION_BYTES_MAX } from '../common/limits.ts';
@@ -23,8 +35,14 @@ const LEVELS_MAX = 64;
 /** How often what an anchor names is repeated, counted with what it repeats itself. */
 const ALIASES_MAX = 100;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+const WORD = /^(?:null|true|false)$/;
+/** The only tags: what they stand before is text. */
+const TEXT_TAGS = ['!', 'tag:yaml.org,2002:str'];
+const SHOWN_CHARACTERS_MAX = 60;
 /** What the service says of a policy that no file says. */
-const NOT_DECLARED = ['id', 'revision', 'owner', 'applied_revision', 'expires_at', 'created_at', 'updated_at'] as const;
+const NOT_DECLARED = [
+  ...['id', 'revision', 'owner', 'applied_revision', 'shadow_of_revision', 'expires_at', 'created_at', 'updated_at'],
+];
 
 /** Throws PolicyFileError. */
 export function readPolicyFiles(files: readonly string[]): FilePolicy[] {
@@ -44,7 +62,7 @@ function readPolicyFile(file: string): FilePolicy[] {
   const lines = new LineCounter();
   const documents = parseAllDocuments(textOf(file), {
     ...{ schema: 'core', uniqueKeys: true, stringKeys: true, lineCounter: lines, prettyErrors: false },
-    customTags: withExactNumbers,
+    customTags: readAsJson,
   });
   if (!Array.isArray(documents)) return [];
   const placeOf = (offset: number) => {
@@ -54,6 +72,7 @@ function readPolicyFile(file: string): FilePolicy[] {
   return documents.flatMap((document) => {
     const [problem] = [...document.errors, ...document.warnings];
     if (problem !== undefined) throw new PolicyFileError(`${placeOf(problem.pos[0]).column}: ${firstLineOf(problem)}`);
+    checkNodes(document, ({ range }) => placeOf(range?.[0] ?? 0).column);
     const value = contentOf(document, placeOf(document.range[0]).line);
     if (value === null || value === undefined) return [];
     const items = (document.contents as { items?: ParsedNode[] } | null)?.items ?? [];
@@ -61,7 +80,7 @@ function readPolicyFile(file: string): FilePolicy[] {
     return (all ?? [{ item: value as unknown, node: document.contents }]).map(({ item, node }) => {
       const place = placeOf((node as ParsedNode | null)?.range?.[0] ?? document.range[0]).line;
       if (!isPolicy(item)) throw new PolicyFileError(`${place}: a policy with a \`name\` must stand here`);
-      checkJson(item, place);
+      checkDepth(item, place);
       return { place, policy: item };
     });
   });
@@ -75,7 +94,7 @@ export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<
   const documents = policies.map((policy) => {
     const { name, description, type, mode, shadow_of, agent_id, conditions, actions, severity, status, ...rest } =
       policy;
-    const unknown = Object.keys(rest).filter((key) => !NOT_DECLARED.includes(key as never));
+    const unknown = Object.keys(rest).filter((key) => !NOT_DECLARED.includes(key));
     if (unknown.length > 0) throw new Error(`a policy has ${unknown.join(', ')}, of which no file says anything`);
     const declared = {
       name,
@@ -91,7 +110,7 @@ export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<
     };
     const document = new Document(declared, {
       schema: 'core',
-      customTags: withExactNumbers,
+      customTags: readAsJson,
       aliasDuplicateObjects: false,
     });
     return document.toString({ lineWidth: 100 });
@@ -132,13 +151,17 @@ function contentOf(document: Document.Parsed, place: string): unknown {
   }
 }
 
-/** Numbers as JSON writes them keep their text; others are read as YAML has them. */
-function withExactNumbers(tags: Tags): Tags {
+/** Numbers keep their text. What YAML would take for a value that JSON writes in another way is refused. */
+function readAsJson(tags: Tags): Tags {
   const exact = tags.map((tag) => {
-    if (typeof tag === 'string' || !/:(int|float)$/.test(tag.tag) || !('resolve' in tag)) return tag;
+    if (typeof tag === 'string' || tag.default !== true || !('test' in tag) || tag.test === undefined) return tag;
     const scalar = tag as ScalarTag;
-    const resolve: ScalarTag['resolve'] = (text, ...more) =>
-      NUMBER.test(text) ? exactNumber(text) : scalar.resolve(text, ...more);
+    const resolve: ScalarTag['resolve'] = (text, onError, options) => {
+      if (NUMBER.test(text)) return exactNumber(text);
+      // Whether nothing may stand there the nodes around it say.
+      if (text !== '' && !WORD.test(text)) onError(notAsInJson(scalar, text));
+      return scalar.resolve(text, onError, options);
+    };
     return { ...scalar, resolve };
   });
   const long: ScalarTag = {
@@ -151,15 +174,49 @@ function withExactNumbers(tags: Tags): Tags {
   return [...exact, long];
 }
 
-/** YAML has values that JSON has not. `levels`: how deep it may still be; an anchor inside itself has no end. */
-function checkJson(value: unknown, place: string, levels = LEVELS_MAX): void {
-  if (typeof value === 'number' && !Number.isFinite(value))
-    throw new PolicyFileError(`${place}: ${value} is no number of JSON`);
+function notAsInJson({ tag }: ScalarTag, text: string): string {
+  const shown = text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text;
+  if (/:(int|float)$/.test(tag)) return `${shown} is no number of JSON: write it in quotes, or as JSON writes numbers`;
+  return `${shown} is no value of JSON: write ${text === '~' ? 'null' : text.toLowerCase()}, or write it in quotes`;
+}
+
+/** Throws PolicyFileError: what says something else than it seems to, or nothing. */
+function checkNodes(document: Document.Parsed, placeOf: (node: Node) => string): void {
+  const refuse = (node: Node, message: string) => {
+    throw new PolicyFileError(`${placeOf(node)}: ${message}`);
+  };
+  const checkTag = (_key: unknown, node: Node) => {
+    if ('tag' in node && node.tag !== undefined && !TEXT_TAGS.includes(node.tag as string))
+      refuse(node, `tags are not taken, but !!str: ${node.tag}`);
+  };
+  visit(document, {
+    Map: checkTag,
+    Scalar: checkTag,
+    Seq(key, node) {
+      checkTag(key, node);
+      for (const item of node.items)
+        if (isNothing(item)) refuse(item as Node, 'an item has no value: write it, or null');
+    },
+    Pair(_, { key, value }) {
+      if (!isScalar(key)) return;
+      const isPlain = key.type === Scalar.PLAIN;
+      if (isPlain && key.value === '<<') refuse(key, 'merge keys (<<) are not taken: write the fields out');
+      if (isPlain && key.source === '') refuse(key, 'a key must stand before the colon');
+      if (value === null || isNothing(value))
+        refuse(key, `${JSON.stringify(key.value)} has no value: write what it is, or null`);
+    },
+  });
+}
+
+function isNothing(node: unknown): boolean {
+  return isScalar(node) && node.value === null && node.source === '';
+}
+
+/** `levels`: how deep it may still be; an anchor inside itself has no end. */
+function checkDepth(value: unknown, place: string, levels = LEVELS_MAX): void {
   if (typeof value !== 'object' || value === null || isNumber(value)) return;
   if (levels === 0) throw new PolicyFileError(`${place}: it is nested deeper than ${LEVELS_MAX} levels`);
-  if (!Array.isArray(value) && Object.getPrototypeOf(value) !== Object.prototype)
-    throw new PolicyFileError(`${place}: a ${value.constructor.name} is no value of JSON`);
-  for (const item of Object.values(value)) checkJson(item, place, levels - 1);
+  for (const item of Object.values(value)) checkDepth(item, place, levels - 1);
 }
 
 function isPolicy(value: unknown): value is Record<string, unknown> {
@@ -168,5 +225,6 @@ function isPolicy(value: unknown): value is Record<string, unknown> {
 }
 
 function firstLineOf({ message }: { message: string }): string {
-  return message.split('\n')[0]!;
+  // What the parser says of what is nested too deep for it.
+  return /call stack/.test(message) ? `it is nested deeper than ${LEVELS_MAX} levels` : message.split('\n')[0]!;
 }
