@@ -8,7 +8,7 @@
 import Type from 'typebox';
 import type { Listed, PageStart, Position } from '../../schemas/paging.ts';
 import { EXPORT_ROWS_AT_ONCE } from '../common/limits.ts';
-import { type Cell, csvLine } from './csv.ts';
+import { BYTE_ORDER_MARK, type Cell, csvLine } from './csv.ts';
 import { cursorBehind, type OpenPage, openPage } from './cursor.ts';
 import { cursorPaging, flag, oneOf, type QueryOf, RECORD_PAGE } from './query.ts';
 import { ask, markIncomplete } from './reply.ts';
@@ -21,7 +21,10 @@ const { cursor } = cursorPaging(RECORD_PAGE);
 
 /** Beside the filters of the list. */
 export const exportParameters = {
-  format: oneOf('`ndjson` (the default): an item of the list a line. `csv`: as RFC 4180 has it', FORMATS),
+  format: oneOf(
+    '`ndjson` (the default): an item of the list a line. `csv`: as RFC 4180 has it, in UTF-8 with a byte-order mark, for spreadsheets',
+    FORMATS,
+  ),
   cursors: flag(
     '`true`: each row with its cursor, to go on behind it: `{"cursor":…,"item":…}` a line, or a last column `cursor`',
     false,
@@ -109,7 +112,8 @@ class Lines<Row> {
     this.#how = how;
     this.#asked = asked;
     this.#total = total;
-    this.header = how.format === 'csv' ? csvLine([...what.columns, ...(how.cursors ? ['cursor'] : [])]) : '';
+    const columns = [...what.columns, ...(how.cursors ? ['cursor'] : [])];
+    this.header = how.format === 'csv' ? BYTE_ORDER_MARK + csvLine(columns) : '';
   }
 
   *pieces(rows: readonly Row[]): Generator<string> {

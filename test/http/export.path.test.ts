@@ -27,7 +27,7 @@ for (const server of ['uws', 'node']) {
     }
     await api.get(`/v1/agents/${agent}/events?limit=1`);
     await rowsOfTheList(t, api);
-    await asCsv(t, api);
+    await asCsv(t, api, service);
     await goneOnWith(t, api);
     await lefts(t, api, service);
     await mistakes(t, api);
@@ -54,11 +54,27 @@ async function rowsOfTheList(t: Test, api: Api): Promise<void> {
   t.equal(text, '', 'nothing fits: nothing comes, and it ends soundly');
 }
 
-async function asCsv(t: Test, api: Api): Promise<void> {
+async function asCsv(t: Test, api: Api, service: TestService): Promise<void> {
   const { text, headers } = await api.get('/v1/events/export?format=csv');
   t.equal(headers.get('content-type'), 'text/csv; charset=utf-8');
   const [header, ...rows] = cellsOf(text);
   t.equal(rows.length, EVENTS);
+  for (const [list, query] of [
+    ['events', 'type=prompt'],
+    ['audit-logs', ''],
+    ['anomalies', ''],
+    ['deliveries', ''],
+  ]) {
+    const { body } = await fetch(`${api.url}/v1/${list}/export?format=csv&${query}`, {
+      headers: { authorization: `Bearer ${service.key}` },
+    });
+    let head = Buffer.alloc(0);
+    for await (const part of body!) {
+      head = Buffer.concat([head, part]);
+      if (head.length > 6) break;
+    }
+    t.equal(head.subarray(0, 5).toString('hex'), 'efbbbf6964', `${list}: spreadsheets are told that it is UTF-8`);
+  }
   const at = (name: string) => rows[0]![header!.indexOf(name)];
   t.equal(at('payload'), PAYLOAD, 'token by token');
   t.equal(at('trace_id'), "'=cmd", 'no formula');
