@@ -275,7 +275,7 @@ export class Drain<T, Plan> {
     const comparedTo = this.#comparedTo;
     // A group at the start of its stream is new, as at the first start of a service: no reason to warn an operator.
     const isNew = position === '0-0';
-    if (isNew) this.#options.log.info({ comparedTo }, 'stream.compared_from_its_start');
+    if (isNew) countNew(this.#options.log);
     else if (comparedTo !== position) this.#options.log.warn({ position, comparedTo }, 'stream.may_have_gone_back');
     while (!this.#stop.signal.aborted && compareIds(this.#acknowledged, comparedTo) < 0) {
       const before = this.#acknowledged;
@@ -475,4 +475,18 @@ export class Drain<T, Plan> {
 /** The drain was asked to stop while it waited. */
 class Stopped extends Error {
   override name = 'Stopped';
+}
+
+/** At its first start a service has many new streams: one line says how many. */
+const TOLD_AFTER_MS = 2_000;
+let newStreams = 0;
+
+function countNew(log: Log): void {
+  newStreams++;
+  if (newStreams > 1) return;
+  const tell = () => {
+    log.info({ streams: newStreams }, 'streams.compared_from_their_start');
+    newStreams = 0;
+  };
+  setTimeout(tell, TOLD_AFTER_MS).unref();
 }

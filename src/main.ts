@@ -42,7 +42,7 @@ export async function runWorker(
   // The fronts of one machine have different names; the name of a pipelines process is for its leases.
   const processName = kind === 'front' ? (config.processName ?? kind) : kind;
   const link = new SupervisorLink();
-  const log = createLog({ level: config.logLevel, processName, secrets: secretsIn(config) });
+  const log = createLog({ level: config.logLevel, format: config.logFormat, processName, secrets: secretsIn(config) });
   const metrics = new Metrics({ processName, kind, gather: () => link.gather() });
   link.listen(() => metrics.collect());
   const say = isSupervised ? (line: string) => log.warn({ line }, 'process.waiting') : writeToTerminal;

@@ -27,7 +27,12 @@ import {
 } from './stores.ts';
 
 export async function runStart(config: Config): Promise<void> {
-  const log = createLog({ level: config.logLevel, processName: 'supervisor', secrets: secretsIn(config) });
+  const log = createLog({
+    level: config.logLevel,
+    format: config.logFormat,
+    processName: 'supervisor',
+    secrets: secretsIn(config),
+  });
   const metrics = new Metrics({ processName: 'supervisor', kind: 'supervisor', gather: () => supervisor.gather() });
   const supervisor = new Supervisor({
     config,

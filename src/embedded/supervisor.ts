@@ -111,7 +111,7 @@ export class Supervisor {
     const folder = { name: 'data folder', start: () => this.#state.lock(), stop: () => this.#state.unlock() };
     const engines = {
       name: 'engines',
-      start: () => this.#startEngines(),
+      start: () => this.#say('engines.starting', this.#ownEngines(), () => this.#startEngines()),
       stop: () => stopAll(this.#engines, GRACE_MS.engines),
     };
     this.engineParts = [folder, engines];
@@ -120,9 +120,13 @@ export class Supervisor {
       diskGauges({ folder: this.#state.path, metrics: options.metrics, log: options.log }),
       { name: 'port', start: () => this.#choosePort(), stop: () => undefined },
       engines,
-      { name: 'stores', start: () => this.#prepare(), stop: () => undefined },
+      { name: 'stores', start: () => this.#say('stores.preparing', {}, () => this.#prepare()), stop: () => undefined },
       ...(this.#given.redisUrl === undefined ? [this.#room] : []),
-      { name: 'workers', start: () => this.#startWorkers(), stop: () => this.#stopWorkers() },
+      {
+        name: 'workers',
+        start: () => this.#say('workers.starting', this.#workerCounts(), () => this.#startWorkers()),
+        stop: () => this.#stopWorkers(),
+      },
       this.#priority,
       ...this.#metricsPort(),
       { name: 'notice', start: () => this.#writeRuntime(), stop: () => this.#removeRuntime() },
@@ -132,6 +136,24 @@ export class Supervisor {
   /** The settings, with the addresses of the engines that it runs. */
   get config(): Config {
     return this.#config;
+  }
+
+  /** Says what is begun, for the person who waits for it. */
+  #say(what: string, fields: object, run: () => Promise<void>): Promise<void> {
+    this.#log.info(fields, what);
+    return run();
+  }
+
+  #ownEngines(): { engines: string[] } {
+    const { redisUrl, clickhouseUrl: clickhouse } = this.#given;
+    return {
+      engines: [...(redisUrl === undefined ? ['Redis'] : []), ...(clickhouse === undefined ? ['ClickHouse'] : [])],
+    };
+  }
+
+  #workerCounts(): { fronts: number; backtests: number } {
+    const { fronts, backtests } = this.#given;
+    return { fronts, backtests };
   }
 
   /** What the person who started us wants to know. */

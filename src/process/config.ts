@@ -76,6 +76,7 @@ export const SETTINGS = {
   egressAllowedHosts: { env: 'GATEHOUSE_EGRESS_ALLOWED_HOSTS', schema: text({ pattern: '^[A-Za-z0-9.:_,-]*$' }), default: undefined, description: 'Hosts, separated by commas, that webhooks and chats may reach although they are private or on another port than 443 and 8443: `host` or `host:port`. For intranets and tests' },
   drainSeconds: { env: 'GATEHOUSE_DRAIN_SECONDS', schema: integer(0, 600), default: '0', description: 'A front that is asked to end answers `/readyz` with 503 and everything else as before for so long, until load balancers know it; then it drains' },
   logLevel: { env: 'GATEHOUSE_LOG_LEVEL', schema: Type.Enum(['silent', 'error', 'warn', 'info', 'debug']), default: 'info', description: 'Least severe level that is logged' },
+  logFormat: { env: 'GATEHOUSE_LOG_FORMAT', schema: Type.Enum(['auto', 'json', 'text']), default: 'auto', description: 'How a line of the log looks: `json`, or `text` for people; `auto`: text where standard error is a terminal' },
   processName: { env: 'GATEHOUSE_PROCESS_NAME', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,100}$' }), default: undefined, description: 'Stable name of a pipelines or backtests process: one that comes back under its name takes up at once what it had' },
 } as const satisfies Record<string, Setting>;
 

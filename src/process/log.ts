@@ -1,11 +1,13 @@
-// The one way to log: pino, a JSON line each, to standard error; standard output is for people (`gatehouse start`, the
-// CLI). Used everywhere. Every line names its process and part: `log.child({ part: 'store' })`.
+// The one way to log: pino, a JSON line each, to standard error; where that is a terminal a line for people each
+// (log-for-people.ts). Standard output is for people (`gatehouse start`, the CLI). Used everywhere. Every line names
+// its process and part: `log.child({ part: 'store' })`.
 // Invariant: fixed messages (`batch.flushed`) with fields; never a payload, a key or a secret. The fields that could
 // carry one by mistake are masked as a last net, not as a licence, and so are the values of secret settings wherever
 // they are in a line: libraries repeat addresses in their errors. A write to a stream whose reader is gone is
 // dropped.
 import { pino } from 'pino';
 import type { Config } from './config.ts';
+import { lineForPeople } from './log-for-people.ts';
 
 export type Log = {
   error(fields: object, message: string): void;
@@ -27,10 +29,14 @@ const MASKED = ['key', 'apiKey', 'authorization', 'password', 'payload', 'secret
 export function createLog(options: {
   level: LogLevel;
   processName: string;
+  /** Left out: JSON. */
+  format?: Config['logFormat'];
   /** Masked wherever they are in a line; see `secretsIn` of config.ts. */
   secrets?: readonly string[];
 }): Log {
   const destination = pino.destination({ dest: 2, sync: true });
+  const { format = 'json' } = options;
+  const isText = format === 'text' || (format === 'auto' && process.stderr.isTTY === true);
   const mask = maskOf(options.secrets ?? []);
   destination.on('error', () => undefined);
   return pino(
@@ -41,7 +47,7 @@ export function createLog(options: {
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: describeError },
       redact: { paths: MASKED, censor: '[masked]' },
-      hooks: { streamWrite: mask },
+      hooks: { streamWrite: isText ? (line) => lineForPeople(mask(line)) : mask },
     },
     destination,
   );
