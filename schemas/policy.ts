@@ -123,6 +123,13 @@ export const Policy = Type.Object({
     about(ResponseTime, 'Of a shadow: when it is judged no longer, and made inactive. Left out of other policies.'),
   ),
   owner: Type.Optional(
+  shadow_of_revision: Type.Optional(
+    about(
+      Type.Integer({ minimum: 1 }),
+      'Of a shadow: the revision at which the policy that it copies was when the shadow was made. Left out: it copies none.',
+      3,
+    ),
+  ),
     about(Type.String(), 'The owner by whom it is declared. Left out: it is not declared.', 'platform'),
   ),
   applied_revision: Type.Optional(

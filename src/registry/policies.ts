@@ -105,8 +105,8 @@ export class Policies {
   }
 
   /**
-   * Puts the text of an earlier revision back, as a new one; where nothing differs there is none. null: no such policy.
-   * `revisions`: only while it is at one of these.
+   * Puts the text of an earlier revision back, as a new one; where nothing differs there is none. Whether the policy is
+   * switched on stays as it is. null: no such policy. `revisions`: only while it is at one of these.
    */
   restore(
     account: string,
@@ -114,12 +114,12 @@ export class Policies {
     { text, revisions }: { text: Policy; revisions?: readonly number[] | undefined },
     actor: Actor,
   ): Promise<Policy | null> {
-    const { name, conditions, actions, severity, description, status } = text;
+    const { name, conditions, actions, severity, description } = text;
     const edited = async ({ description: _, ...before }: Policy): Promise<Policy> => {
-      const rest = { ...before, name, conditions, actions, severity, status };
+      const rest = { ...before, name, conditions, actions, severity };
       const after = description === undefined ? rest : { ...rest, description };
       await checkCompiles(this.#work, waitingAs(actor, account), after);
-      return withExpiry(before, after, this.#now());
+      return after;
     };
     const details = { restored_from: text.revision };
     const edit = { edited, ...this.#recounted(account, actor), revisions, details };
@@ -204,7 +204,7 @@ export function newPolicy(body: PolicyCreate, nowMs: number, original?: Policy):
   return {
     id: mintId('policy', nowMs),
     revision: 1,
-    ...shadowFields(body, nowMs),
+    ...shadowFields(body, nowMs, original),
     name: body.name,
     type: body.type,
     agent_id: body.agent_id ?? original?.agent_id ?? null,

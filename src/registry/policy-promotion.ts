@@ -1,10 +1,12 @@
 // Promoting a shadow (POST /v1/policies/{id}/promote): what was tried is in force from then on.
-//   a copy           its text becomes a new revision of the policy that it copies, and the shadow is deleted
+//   a copy           its text becomes a new revision of the policy that it copies, and the shadow is deleted; where
+//                    that policy was changed since the shadow was made, only if the caller names its present revision
 //   any other        it is in force itself; so is a copy whose original was deleted
 // Invariant: one commit, under the guards of both records as they were read, so it is done whole or not at all, and
 // once. The audit entry of the policy holds the difference and says which shadow it was, at which revision.
 
 import type { Policy } from '../../schemas/policy.ts';
+import { ServiceError } from '../common/errors.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
@@ -30,10 +32,17 @@ export class PolicyPromotions {
   }
 
   /**
-   * The policy that is in force; null: no such shadow. `revisions`: only while the shadow is at one of these. Throws
-   * ServiceError revision_conflict, validation_failed, unavailable.
+   * The policy that is in force, or stays switched off; null: no such shadow. `revisions`: only while the shadow is at
+   * one of these. `originalRevision`: which the caller knows the policy that it copies to be at. Throws ServiceError
+   * revision_conflict, validation_failed, unavailable.
    */
-  promote(account: string, id: string, revisions: readonly number[] | undefined, actor: Actor): Promise<Policy | null> {
+  promote(
+    account: string,
+    id: string,
+    revisions: readonly number[] | undefined,
+    actor: Actor,
+    originalRevision?: number,
+  ): Promise<Policy | null> {
     return answering(() =>
       inRounds(async () => {
         const shadow = await this.#records.read(account, id);
@@ -44,6 +53,7 @@ export class PolicyPromotions {
         await checkCompiles(this.#work, waitingAs(actor, account), shadow.record);
         const { shadow_of: originalId } = shadow.record;
         const original = originalId === undefined ? null : await this.#records.read(account, originalId);
+        if (original !== null) keepToOriginal(shadow.record, original.record, originalRevision);
         const at = (this.#store.now ?? steadyNow)();
         const { steps, guards, writes, after } =
           original === null
@@ -65,7 +75,7 @@ export class PolicyPromotions {
 
   #byItself(account: string, shadow: Read<Policy>, at: number, actor: Actor): Promotion {
     const { keys } = this.#store;
-    const { shadow_of: _original, expires_at: _expiry, ...rest } = shadow.record;
+    const { shadow_of: _original, shadow_of_revision: _at, expires_at: _expiry, ...rest } = shadow.record;
     const after: Policy = { ...rest, mode: 'enforce', status: 'active' };
     const step = this.#updated(account, shadow, { after, at, details: { promoted: true } }, actor);
     return {
@@ -84,19 +94,18 @@ export class PolicyPromotions {
     const { keys } = this.#store;
     const { id, revision, conditions, actions, severity, description } = shadow.record;
     const said = description === undefined ? {} : { description };
-    const after: Policy = { ...original.record, conditions, actions, severity, ...said, status: 'active' };
+    const after: Policy = { ...original.record, conditions, actions, severity, ...said };
     const details = { promoted_from: id, promoted_revision: revision };
     const isChanged = changedFields(original.record, after).length > 0;
     const isAsRead = is('record', ['hget', keys.policies(account), after.id], original.text);
-    const isActivated = original.record.status !== 'active';
     return {
       after,
       steps: [
         ...(isChanged ? [this.#updated(account, original, { after, at, details }, actor)] : []),
         this.#records.removal(account, shadow, { at, details: { promoted_to: after.id } }, actor),
       ],
-      guards: [isAsRead, ...(isActivated ? [roomFor(keys, account, after, actor)] : [])],
-      writes: [...activeWrites(keys, account, after), ...inactiveWrites(keys, account, id)],
+      guards: [isAsRead],
+      writes: inactiveWrites(keys, account, id),
     };
   }
 
@@ -110,4 +119,18 @@ export class PolicyPromotions {
     if (step === 'agent') throw new Error('a promotion has named another agent');
     return step;
   }
+}
+
+/** What another changed in it meanwhile is not undone unseen. Throws ServiceError revision_conflict. */
+function keepToOriginal(
+  { shadow_of_revision: base }: Policy,
+  { revision, status }: Policy,
+  named: number | undefined,
+): void {
+  if ((named ?? base) === revision) return;
+  const is = `it is at revision ${revision}${status === 'active' ? '' : ' and switched off'}`;
+  const since = base === revision ? '' : `, and the shadow was made of revision ${base}`;
+  throw new ServiceError('revision_conflict', `The policy that it copies was changed meanwhile: ${is}${since}.`, {
+    details: [{ path: 'original_revision', message: `the present revision is ${revision}` }],
+  });
 }

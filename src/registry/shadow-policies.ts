@@ -24,14 +24,16 @@ export function shadowMistakes(
   return [];
 }
 
-/** What a new policy has by its mode. */
+/** What a new policy has by its mode. `original`: what it copies. */
 export function shadowFields(
   { mode = 'enforce', shadow_of: originalId }: PolicyCreate,
   nowMs: number,
-): Pick<Policy, 'mode' | 'shadow_of' | 'expires_at'> {
+  original: Policy | undefined,
+): Pick<Policy, 'mode' | 'shadow_of' | 'shadow_of_revision' | 'expires_at'> {
   if (mode === 'enforce') return { mode };
   const copied = originalId === undefined ? {} : { shadow_of: originalId };
-  return { mode, ...copied, expires_at: expiryFrom(nowMs) };
+  const at = originalId === undefined || original === undefined ? {} : { shadow_of_revision: original.revision };
+  return { mode, ...copied, ...at, expires_at: expiryFrom(nowMs) };
 }
 
 /** The same policy, with a new time to expire where it was made active again. */

@@ -205,8 +205,53 @@ t.test('any other shadow is in force itself, also one whose original was deleted
   const idle = await made(account, { status: 'inactive' });
   const copy = await shadow(account, { shadow_of: idle.id, conditions: { tool: 'y' } });
   await policies.patch(account, copy.id, { body: { status: 'inactive' } }, actor);
-  t.match(await promotions.promote(account, copy.id, undefined, actor), { id: idle.id, status: 'active', revision: 2 });
-  t.same(await counted(account), [3, 0]);
+  t.match(
+    await promotions.promote(account, copy.id, undefined, actor),
+    { id: idle.id, status: 'inactive', revision: 2, conditions: { tool: 'y' } },
+    'what is switched off stays so',
+  );
+  t.same(await counted(account), [2, 0]);
+});
+
+t.test('what was changed in the policy that it copies is undone only by who names that', async (t) => {
+  const account = newAccount();
+  const original = await made(account);
+  const copy = await shadow(account, { shadow_of: original.id, conditions: { tool: 'y' } });
+  t.equal(copy.shadow_of_revision, 1);
+  const promote = (named?: number) => promotions.promote(account, copy.id, [1], actor, named);
+  await refusal(t, promote(2), 'revision_conflict', 'original_revision');
+  await policies.patch(account, original.id, { body: { conditions: { tool: ['x', 'z'] } } }, actor);
+  for (const named of [undefined, 1, 3]) {
+    const { message, details } = await refusal(t, promote(named), 'revision_conflict', 'original_revision');
+    t.match(message, /changed meanwhile: it is at revision 2, and the shadow was made of revision 1/);
+    t.match(details?.[0]?.message, 'the present revision is 2');
+  }
+  await policies.patch(account, original.id, { body: { status: 'inactive' } }, actor);
+  t.match((await refusal(t, promote(), 'revision_conflict')).message, /at revision 3 and switched off/);
+  await refusal(t, promote(2), 'revision_conflict');
+  t.match(await policies.get(account, original.id), { revision: 3, conditions: { tool: ['x', 'z'] } });
+  t.match(await policies.get(account, copy.id), { status: 'active', shadow_of_revision: 1 }, 'nothing was done');
+  t.match(await promote(3), { id: original.id, revision: 4, status: 'inactive', conditions: { tool: 'y' } });
+  t.same(await counted(account), [0, 0]);
+
+  const on = await made(account);
+  const changed = await shadow(account, { shadow_of: on.id });
+  await policies.patch(account, changed.id, { body: { conditions: { tool: 'w' } } }, actor);
+  t.match(await policies.get(account, changed.id), { shadow_of_revision: 1 }, 'it stays a copy of what it was');
+});
+
+t.test('what is put back is not switched on or off by it', async (t) => {
+  const account = newAccount();
+  const policy = await made(account);
+  await policies.patch(account, policy.id, { body: { conditions: { tool: 'y' }, status: 'inactive' } }, actor);
+  const back = await policies.restore(account, policy.id, { text: policy }, actor);
+  t.match(back, { revision: 3, status: 'inactive', conditions: policy.conditions });
+  t.same(await counted(account), [0, 0]);
+  t.match(await policies.restore(account, policy.id, { text: policy }, actor), { revision: 3 }, 'nothing differs');
+  const on = await policies.patch(account, policy.id, { body: { status: 'active', severity: 'low' } }, actor);
+  t.match(await policies.restore(account, policy.id, { text: { ...on!, status: 'inactive', severity: null } }, actor), {
+    ...{ status: 'active', severity: null },
+  });
 });
 
 t.test('of two who promote at the same time one does', async (t) => {
@@ -217,9 +262,10 @@ t.test('of two who promote at the same time one does', async (t) => {
     await shadow(account, { shadow_of: original.id, conditions: { tool: 'b' } }),
   ];
   const twice = [copies[0]!, copies[0]!].map(({ id }) => promotions.promote(account, id, [1], actor));
-  const [first, second] = await Promise.all([...twice, promotions.promote(account, copies[1]!.id, [1], actor)]);
-  t.equal([first, second].filter((promoted) => promoted === null).length, 1);
-  t.match(await policies.get(account, original.id), { revision: 3 });
+  const ends = await Promise.allSettled([...twice, promotions.promote(account, copies[1]!.id, [1], actor)]);
+  const done = ends.filter((end) => end.status === 'fulfilled' && end.value !== null);
+  t.equal(done.length, 1, 'the other copy would undo it');
+  t.match(await policies.get(account, original.id), { revision: 2 });
 });
 
 t.test('declared shadows are planned like other policies', async (t) => {

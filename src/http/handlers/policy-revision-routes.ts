@@ -77,7 +77,7 @@ export const policyRevisionRoutes: Route[] = [
       tag: 'Policies',
       summary: 'Put an earlier revision of a policy back',
       description:
-        'Its text becomes a new revision; where nothing differs there is none. A policy that was deleted is not made again.',
+        'Its text becomes a new revision; where nothing differs there is none. A policy that is switched off stays so. A policy that was deleted is not made again.',
       answers: { 200: { description: 'The policy as it is now', schema: Policy, etag: true } },
       errors: ['name_taken', 'validation_failed'],
       canBeIncomplete: true,

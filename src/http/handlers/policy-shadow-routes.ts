@@ -7,11 +7,12 @@ import { isoTime } from '../../../schemas/time.ts';
 import { SHADOW_KEPT_MS, SHADOW_REPORT_DAYS_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
 import { limitWindowMs } from '../../registry/shadow-policies.ts';
-import { time } from '../query.ts';
+import { integer, time } from '../query.ts';
 import { ask, found, json, markIncomplete, versioned } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 import { ofPolicy, policyIdOf } from './policy-routes.ts';
 
+const REVISION = { minimum: 1, maximum: 999_999_999_999_999 };
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 export const policyShadowRoutes: Route[] = [
@@ -67,18 +68,29 @@ export const policyShadowRoutes: Route[] = [
     needs: 'configure',
     bound: ofPolicy,
     conditional: true,
+    query: {
+      original_revision: {
+        ...integer(
+          'The revision that the policy which it copies is at. Needed where that was changed, or switched off, since the shadow was made',
+          { ...REVISION, default: 0 },
+        ),
+        absent: undefined as number | undefined,
+        schema: { type: 'integer', ...REVISION },
+      },
+    },
     operation: {
       id: 'promotePolicy',
       tag: 'Policies',
       summary: 'Put a shadow in force',
       description:
-        'The conditions, actions, severity and description of a copy become a new revision of the policy that it copies, and the shadow is deleted: one change, whole or not at all. One that copies none, or whose original was deleted, is in force itself. `If-Match` is of the shadow.',
+        'The conditions, actions, severity and description of a copy become a new revision of the policy that it copies, and the shadow is deleted: one change, whole or not at all. One that copies none, or whose original was deleted, is in force itself. `If-Match` is of the shadow. Where the policy that it copies was changed since the shadow was made it is 412 `revision_conflict`, unless `original_revision` is the present one of that policy. One that is switched off stays so.',
       answers: { 200: { description: 'The policy that is in force', schema: Policy, etag: true } },
       errors: ['validation_failed'],
     },
-    async handle({ account, params, revisions, actor }, { registry }) {
+    async handle({ account, params, query, revisions, actor }, { registry }) {
       const id = policyIdOf(params[0]!);
-      return versioned(found(await registry.promotions.promote(account, id, revisions, actor), 'policy'));
+      const { original_revision: original } = query;
+      return versioned(found(await registry.promotions.promote(account, id, revisions, actor, original), 'policy'));
     },
   }),
 ];
