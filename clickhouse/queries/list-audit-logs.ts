@@ -10,7 +10,7 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import { parseExact } from '../../src/common/exact-json.ts';
-import { derivedId } from '../../src/common/ids.ts';
+import { derivedId, timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { type AnyOf, type Excluded, isoTime, type Order, QueryConditions, valuesOf } from './conditions.ts';
 import { type AuditedRow, auditedByKey } from './event-rows.ts';
@@ -120,18 +120,45 @@ export async function listAuditLogs(
   return { items, positions: items.map(positionOfEntry), total, next };
 }
 
-/** The id of the entry `event.blocked` or `event.pending` of an event. */
-export function secondEntryId(eventId: string): string {
-  const first = derivedId('auditLog', eventId);
-  return first.slice(0, -1) + FLIPPED[ALPHABET.indexOf(first.at(-1)!)];
+/** By its id, which must be well formed (isId) and says when it was made. null: it is not there, or not yet. */
+export async function getAuditLog(
+  clickhouse: ClickHouse,
+  account: string,
+  id: string,
+  about: Pick<AuditFilter, 'aboutAgent' | 'excludeAgents'>,
+): Promise<AuditLog | null> {
+  const at = timeOfId(id);
+  const { sources, params } = sourcesOf(account, { ...about, from: at, to: at, limit: 1, offset: 0 }, id);
+  const keys = await clickhouse.query<EntryKey>(sources.map(({ keys }) => `(${keys})`).join(' UNION ALL '), params, {
+    settings: { preferred_optimize_projection_name: 'by_arrival' },
+  });
+  return (await fillIn(clickhouse, account, keys))[0] ?? null;
 }
 
-function sourcesOf(account: string, filter: AuditPage): { sources: Source[]; params: QueryParams } {
+/** Of which row an entry is, were it of this source. */
+const ROW_OF_ENTRY: Record<EntrySource, (id: string) => string> = {
+  recorded: (id) => id,
+  submitted: (id) => derivedId('event', id),
+  decided: (id) => derivedId('event', flipped(id)),
+};
+
+/** The id of the entry `event.blocked` or `event.pending` of an event. */
+export function secondEntryId(eventId: string): string {
+  return flipped(derivedId('auditLog', eventId));
+}
+
+function flipped(id: string): string {
+  return id.slice(0, -1) + FLIPPED[ALPHABET.indexOf(id.at(-1)!)];
+}
+
+/** `id`: of the one entry that is asked for. */
+function sourcesOf(account: string, filter: AuditPage, id?: string): { sources: Source[]; params: QueryParams } {
   const { order = 'desc', after } = filter;
   const params: QueryParams = {};
   const sources: Source[] = [];
   const add = (source: EntrySource, where: QueryConditions | null) => {
     if (where === null) return;
+    if (id !== undefined) where.and(`id = {${source}_id:String}`, { [`${source}_id`]: ROW_OF_ENTRY[source](id) });
     const table = source === 'recorded' ? 'audit_log FINAL' : 'events';
     const from = `FROM ${table} WHERE ${searched(where, filter, source).sql}`;
     where.after(after, { time: source === 'recorded' ? 'created_at' : 'received_at', id: ARRIVALS[source], order });

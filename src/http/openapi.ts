@@ -112,6 +112,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   deliveries: ['dlv', 'the delivery'],
   approvals: ['apr', 'the approval'],
   anomalies: ['ano', 'the anomaly'],
+  'audit-logs': ['log', 'the entry'],
   'api-keys': ['key', 'the API key'],
   sessions: ['ses', 'the session'],
   erasures: ['agt', 'the agent that was deleted'],

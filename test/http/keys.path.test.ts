@@ -1,7 +1,7 @@
 // What each kind of key meets on every route of the table, against the whole service (docs/keys.md).
 // The table itself is gone over: a route for which this test knows no request fails it.
 import t, { type Test } from 'tap';
-import { mintId } from '../../src/common/ids.ts';
+import { derivedId, mintId } from '../../src/common/ids.ts';
 import type { Route } from '../../src/http/route.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
@@ -21,6 +21,7 @@ type Things = Record<
   | 'agent'
   | 'name'
   | 'event'
+  | 'entry'
   | 'trace'
   | 'policy'
   | 'alert'
@@ -87,7 +88,21 @@ async function thingsOf(trace: string): Promise<Things> {
   const event = await api.post(`/v1/agents/${agent}/events`, { ...PAY, trace_id: trace, payload: { secret } });
   const delivery = (await api.post(`/v1/alerts/${alert}/test`, undefined)).json.id as string;
   const backtest = await newBacktest(agent);
-  return { agent, name, event: event.json.id, trace, policy, alert, approval, delivery, anomaly, backtest, secret };
+  const entry = derivedId('auditLog', event.json.id);
+  return {
+    agent,
+    name,
+    event: event.json.id,
+    entry,
+    trace,
+    policy,
+    alert,
+    approval,
+    delivery,
+    anomaly,
+    backtest,
+    secret,
+  };
 }
 
 /**
@@ -193,6 +208,7 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/anomalies/{id}': { path: '/v1/anomalies/:anomaly' },
   'GET /v1/anomalies/{id}/series': { path: '/v1/anomalies/:anomaly/series' },
   'GET /v1/audit-logs': {},
+  'GET /v1/audit-logs/{id}': { path: '/v1/audit-logs/:entry' },
   'GET /v1/audit-logs/verify': {},
   'GET /v1/audit-logs/checkpoint': {},
   'POST /v1/audit-logs/compare': { body: () => ({ checkpoint }) },
@@ -293,6 +309,7 @@ t.test(
   async (t) => {
     const nobodys: Things = {
       ...{ agent: mintId('agent', 1), name: mintId('apiKey', 1), event: mintId('event', 1), trace: 'no such trace' },
+      entry: mintId('auditLog', 1),
       ...{ policy: mintId('policy', 1), alert: mintId('alert', 1), approval: mintId('approval', 1) },
       ...{
         delivery: mintId('delivery', 1),

@@ -1,17 +1,18 @@
 // The audit log: who did what, registry changes and submissions alike.
 
-import { listAuditLogs, positionOfEntry } from '../../../clickhouse/queries/list-audit-logs.ts';
-import { type AuditLog, AuditLogPage } from '../../../schemas/audit-log.ts';
+import { getAuditLog, listAuditLogs, positionOfEntry } from '../../../clickhouse/queries/list-audit-logs.ts';
+import { AuditLog, AuditLogPage } from '../../../schemas/audit-log.ts';
 import { AuditCheckpoint, AuditComparison, AuditVerification } from '../../../schemas/audit-verification.ts';
 import { AUDIT_ACTIONS, ORDERS, RESOURCE_TYPES } from '../../../schemas/closed-sets.ts';
 import { exampleId } from '../../../schemas/described.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import type { VerifyOptions } from '../../audit/verifier.ts';
 import { exactJson } from '../../common/exact-json.ts';
+import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
 import { anyOf, flag, oneOf, paging, type QueryOf, RECORD_PAGE, search, text, time } from '../query.ts';
-import { allComplete, ask, found, json, markIncomplete, page } from '../reply.ts';
+import { allComplete, ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
 import { type Call, jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
 
 /** An answer that takes longer looks like none. */
@@ -120,6 +121,32 @@ export const auditLogRoutes: Route[] = [
       client.longPollMs = CHECKPOINT_WAIT_MS;
       const { name } = found(await registry.accounts.get(account), 'account');
       return json(200, await ask(() => checkpoints.take({ id: account, name }, () => settled(barrier, account))));
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/audit-logs/{id}',
+    needs: 'read',
+    bound: 'handler',
+    operation: {
+      id: 'getAuditLog',
+      tag: 'Audit log',
+      summary: 'Get an entry of the audit log',
+      description: 'However old it is.',
+      answers: { 200: { description: 'The entry', schema: AuditLog } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, params, principal }, parts) {
+      const id = params[0]!;
+      if (!isId('auditLog', id)) throw notFound('entry');
+      const aboutAgent = principal.agentId ?? undefined;
+      const excludeAgents = await parts.registry.agents.erasing(account);
+      const read = () => ask(() => getAuditLog(parts.clickhouse, account, id, { aboutAgent, excludeAgents }));
+      // What is stored is as it always will be; only for what is not, yet, it is waited.
+      const stored = await read();
+      if (stored !== null) return json(200, stored);
+      const complete = await settled(parts.barrier, account);
+      return json(200, found(await read(), 'entry', complete));
     },
   }),
   route({
