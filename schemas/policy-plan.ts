@@ -17,7 +17,7 @@ export const PolicyDeclaration = Type.Object(
     owner: about(Owner, 'Who declares them. Policies of other owners are never touched.', 'platform'),
     policies: about(
       Type.Array(PolicyCreate, { maxItems: DECLARED_POLICIES_MAX }),
-      `All policies of this owner, at most ${DECLARED_POLICIES_MAX}; one of the owner that is not among them is deleted. They are told apart by their names.`,
+      `All policies of this owner, at most ${DECLARED_POLICIES_MAX}; one of the owner that is not among them is deleted. They are told apart by their names; one of the same text under a new name is renamed.`,
     ),
     dry_run: Type.Optional(about(Type.Boolean(), 'Only plan. Left out: apply.', true)),
     hash: Type.Optional(
@@ -46,6 +46,11 @@ export const PlannedPolicy = Type.Object({
   ),
   revision: about(Type.Union([Type.Integer(), Type.Null()]), 'The revision that it is at. null: there is none.', 3),
   drifted: about(Type.Boolean(), 'It was declared before and changed by hand since, and the plan undoes that.', false),
+  hints: about(
+    Type.Array(Type.String()),
+    'What else a person should know of it, in sentences: that it is renamed, what is lost with it, that it was deleted by hand. They are not part of the hash.',
+    ['renamed from "large payments": what it has counted and what waits for it stays'],
+  ),
   differences: about(Type.Array(PolicyDifference), 'Between the policy as it is and as it is declared.'),
 });
 export type PlannedPolicy = Type.Static<typeof PlannedPolicy>;

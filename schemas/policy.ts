@@ -84,6 +84,10 @@ export const PolicyPatch = Type.Object(
 );
 export type PolicyPatch = Type.Static<typeof PolicyPatch>;
 
+export const PolicyActivity = Type.Object({
+  events_24h: about(Type.Integer({ minimum: 0 }), 'Events of the last 24 hours that it matched.', 42),
+});
+
 export const Policy = Type.Object({
   id: about(Type.String(), 'Id of the policy.', exampleId('pol')),
   revision: about(
@@ -119,10 +123,6 @@ export const Policy = Type.Object({
       exampleId('pol'),
     ),
   ),
-  expires_at: Type.Optional(
-    about(ResponseTime, 'Of a shadow: when it is judged no longer, and made inactive. Left out of other policies.'),
-  ),
-  owner: Type.Optional(
   shadow_of_revision: Type.Optional(
     about(
       Type.Integer({ minimum: 1 }),
@@ -130,6 +130,10 @@ export const Policy = Type.Object({
       3,
     ),
   ),
+  expires_at: Type.Optional(
+    about(ResponseTime, 'Of a shadow: when it is judged no longer, and made inactive. Left out of other policies.'),
+  ),
+  owner: Type.Optional(
     about(Type.String(), 'The owner by whom it is declared. Left out: it is not declared.', 'platform'),
   ),
   applied_revision: Type.Optional(
@@ -141,6 +145,9 @@ export const Policy = Type.Object({
   ),
   created_at: about(ResponseTime, 'When it was made.'),
   updated_at: about(ResponseTime, 'When it was last changed.'),
+  activity: Type.Optional(
+    about(PolicyActivity, 'What it did in the last day. Left out unless a list of policies is asked for it.'),
+  ),
 });
 export type Policy = Type.Static<typeof Policy>;
 

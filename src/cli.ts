@@ -183,9 +183,12 @@ const COMMANDS: Record<string, Entry> = {
     act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesPlan(options, args),
   },
   'policies apply': {
-    usage: 'policies apply FILE… --owner NAME [--hash HASH] [--json] [--url URL]',
+    usage: 'policies apply FILE… --owner NAME [--hash HASH] [--allow-empty] [--json] [--url URL]',
     help: 'change it, all or nothing; with the hash of a plan only that one. Status 4: the policies were changed since',
-    options: { ...OF_POLICIES, json: { type: 'boolean' }, hash: { type: 'string' } },
+    options: {
+      ...OF_POLICIES,
+      ...{ json: { type: 'boolean' }, hash: { type: 'string' }, 'allow-empty': { type: 'boolean' } },
+    },
     act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesApply(options, args),
   },
   help: { usage: 'help', help: 'show this', say: helpText },

@@ -2,6 +2,8 @@
 // (GATEHOUSE_URL, GATEHOUSE_API_KEY). `plan` shows what the files would change, `apply` changes it, all of it or
 // nothing; `pull` writes what there is as a file.
 // Invariant: what is applied is what was planned: the hash of the plan goes with it, and the service refuses any other.
+// What would leave the owner without any policy is refused unless that is said (--allow-empty): a template or a
+// redirect that failed leaves just such files.
 // Exit status: 0 done, or there is nothing to do; 1 refused or failed; 2 called wrongly; 3 `plan`: there is something
 // to do; 4 `apply`: the policies were changed since the plan, and the plan is shown as it is now. Texts of policies are
 // printed as JSON: a name may hold what a terminal takes for a command.
@@ -56,13 +58,17 @@ export async function policiesPlan(options: Options, files: readonly string[]): 
 export async function policiesApply(options: Options, files: readonly string[]): Promise<number> {
   const declared = await read(options, files);
   let hash = options['hash'];
-  if (hash === undefined) {
+  if (hash === undefined || declared.length === 0) {
     const plan = await planOf(options, declared);
     if (isNothingToDo(plan)) {
       show(plan, options);
       return DONE;
     }
-    hash = plan.hash;
+    if (takesAllAway(plan) && options['allow-empty'] !== true) {
+      show(plan, options);
+      throw new Refused('the files declare no policy, and all of the owner would be deleted: --allow-empty allows it');
+    }
+    hash ??= plan.hash;
   }
   const { status, body } = await declare(options, declared, { hash });
   if (status !== 412) {
@@ -140,8 +146,10 @@ async function declare(options: Options, declared: readonly FilePolicy[], how: o
 
 async function ask(options: Options, method: string, path: string, body?: object): Promise<Answer> {
   const { url: base, key } = serviceToAsk(options['url']);
-  const response = await fetch(new URL(`${base}${path}`), {
+  const response = await fetch(`${base}${path}`, {
     method,
+    // The key goes to this address and to no other.
+    redirect: 'manual',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
     signal: AbortSignal.timeout(DEADLINE_MS),
     ...(body === undefined ? {} : { body: exactJson(body) }),
@@ -149,6 +157,8 @@ async function ask(options: Options, method: string, path: string, body?: object
     const { cause = error } = error as { cause?: Error };
     throw new Refused(`${base} gives no answer: ${(cause as Error).message}`);
   });
+  if (response.status >= 300 && response.status < 400)
+    throw new Refused(`${base} redirects to ${response.headers.get('location')}: set GATEHOUSE_URL to it`);
   const answer = { status: response.status, body: parsed(await response.text()) };
   if (method === 'GET' && !response.ok) throw refusalOf(answer, []);
   return answer;
@@ -165,7 +175,10 @@ function parsed(text: string): unknown {
 /** Places in the declaration become those in the files. */
 function refusalOf({ status, body }: Answer, declared: readonly FilePolicy[]): Refused {
   const error = (body as { error?: { message: string; details?: ErrorDetail[] } } | undefined)?.error;
-  if (error === undefined) return new Refused(`the service answers ${status}`);
+  if (error === undefined)
+    return new Refused(
+      `what answers there is not Gatehouse, or the path of the address is another one: status ${status}`,
+    );
   const details = (error.details ?? []).map(({ path, message }) => {
     const [, i, rest = ''] = /^\/policies\/(\d+)(.*)$/.exec(path) ?? [];
     const of = i === undefined ? undefined : declared[Number(i)];
@@ -178,6 +191,10 @@ function refusalOf({ status, body }: Answer, declared: readonly FilePolicy[]): R
 
 function isNothingToDo({ policies }: PolicyPlan): boolean {
   return policies.every(({ action }) => action === 'unchanged');
+}
+
+function takesAllAway({ policies }: PolicyPlan): boolean {
+  return policies.length > 0 && policies.every(({ action }) => action === 'delete');
 }
 
 const SIGNS: Record<PlannedPolicy['action'], string> = {
@@ -193,13 +210,14 @@ function show(plan: PolicyPlan, { json }: Options): void {
 }
 
 function linesOf({ owner, hash, applied, policies }: PolicyPlan): string[] {
-  const lines = policies.flatMap(({ action, name, revision, drifted, differences }) => {
+  const lines = policies.flatMap(({ action, name, revision, drifted, hints, differences }) => {
     if (action === 'unchanged') return [];
     const at = revision === null ? '' : `, now at revision ${revision}`;
     const drift = drifted ? ', changed by hand since it was applied' : '';
     const first = `${SIGNS[action]} ${action} ${JSON.stringify(name)}${at}${drift}`;
-    if (action === 'delete') return [first];
-    return [first, ...differences.map(({ path, before, after }) => `    ${path}: ${sides(before, after)}`)];
+    const noted = [first, ...hints.map((hint) => `    note: ${hint}`)];
+    if (action === 'delete') return noted;
+    return [...noted, ...differences.map(({ path, before, after }) => `    ${path}: ${sides(before, after)}`)];
   });
   const counts = Object.keys(SIGNS).map(
     (action) => `${policies.filter((one) => one.action === action).length} ${action}`,

@@ -84,7 +84,14 @@ import {
   NotifiedSilence,
   WEBHOOK_NOTIFICATIONS,
 } from '../../schemas/notification.ts';
-import { Policy, PolicyCreate, PolicyDifference, PolicyPatch, PolicyRevision } from '../../schemas/policy.ts';
+import {
+  Policy,
+  PolicyActivity,
+  PolicyCreate,
+  PolicyDifference,
+  PolicyPatch,
+  PolicyRevision,
+} from '../../schemas/policy.ts';
 import {
   ConditionOperators,
   ConditionScalar,
@@ -233,6 +240,7 @@ const NAMED: Record<string, Named> = {
     PolicyPatch,
     PolicyPatchByType,
   ),
+  PolicyActivity: of('What a policy did in the last day.', PolicyActivity),
   PolicyPage: of('A page of policies.', page(Policy)),
   PolicyDifference: of('How two texts of a policy differ in one place.', PolicyDifference),
   PolicyRevision: of('What a policy said from one change to the next.', PolicyRevision),

@@ -206,6 +206,14 @@ export function anyOf<T>(filter: Parameter<T | undefined>): Parameter<readonly T
   };
 }
 
+/** Of lists of what has an id and a name. */
+export function namedFilters(one: string, all: string) {
+  return {
+    id: anyOf(text(`Only the ${one} with this id`)),
+    q: text(`Only ${all} with these characters in their names, in upper or lower case`),
+  };
+}
+
 /** `true` or `false`. */
 export function flag(description: string, absent: boolean): Parameter<boolean> {
   return {

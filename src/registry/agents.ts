@@ -34,12 +34,12 @@ import {
   type RegistryStore,
 } from './commit.ts';
 import { type Erasure, erasureReport } from './erasures.ts';
-import { type Listed, type Page, pageOf, placeOf } from './lists.ts';
+import { type Listed, type NamedFilter, type Page, pageOf, placeOf } from './lists.ts';
 import { type Actor, isWithin } from './principal.ts';
 
 export type Registered = { agent: Agent; created: boolean; differs: boolean };
 /** Any of the names, and any of the states; `down`: an `agent_down` was raised, and it has not been heard since. */
-export type AgentFilter = {
+export type AgentFilter = NamedFilter & {
   name?: readonly string[] | undefined;
   status?: readonly (Status | 'down')[] | undefined;
   /** Nothing but this agent. */
@@ -94,11 +94,11 @@ export class Agents {
   }
 
   /** Newest first; `total` counts all that fit the filter. */
-  list(account: string, { name, status, only, ...page }: AgentFilter & Page): Promise<Listed<Agent>> {
+  list(account: string, { id, name, q, status, only, ...page }: AgentFilter & Page): Promise<Listed<Agent>> {
     return answering(async () => {
       const { redis } = this.#store;
-      if (name !== undefined || only !== undefined || status?.includes('down'))
-        return this.#listSome(account, { name, status, only }, page);
+      if ([id, name, q, only].some((filter) => filter !== undefined) || status?.includes('down'))
+        return this.#listSome(account, { id, name, q, status, only }, page);
       const { limit, offset, after } = page;
       const ids = this.#keys.agentIds(account, status?.length === 1 ? (status[0] as Status) : 'all');
       const below = after === undefined ? '+' : `(${after.id}`;
@@ -164,10 +164,11 @@ export class Agents {
   }
 
   /** What has no sorted set of its own: the agents that fit are gathered, then cut. */
-  async #listSome(account: string, { name, status, only }: AgentFilter, page: Page): Promise<Listed<Agent>> {
+  async #listSome(account: string, { id, name, q, status, only }: AgentFilter, page: Page): Promise<Listed<Agent>> {
     const { redis } = this.#store;
-    const byName = name && (await redis.hmget(this.#keys.agentNames(account), ...name)).filter((id) => id !== null);
-    const named = only === undefined ? byName : [only].filter((id) => byName?.includes(id) ?? true);
+    const byName = name && (await redis.hmget(this.#keys.agentNames(account), ...name)).filter((one) => one !== null);
+    const byWords = q === undefined ? undefined : await this.#called(account, q);
+    const named = inAll([only === undefined ? undefined : [only], id, byName, byWords]);
     const fitting = new Set<string>(status === undefined ? await this.#inSet(account, 'all', named ?? []) : []);
     for (const one of status ?? []) {
       const among =
@@ -188,9 +189,30 @@ export class Agents {
   }
 
   async #inSet(account: string, status: Status | 'all', ids: readonly string[]): Promise<string[]> {
-    if (ids.length === 0) return [];
-    const scores = await this.#store.redis.zmscore(this.#keys.agentIds(account, status), ...ids);
-    return ids.filter((_, i) => scores[i] !== null);
+    const found: string[] = [];
+    for (let i = 0; i < ids.length; i += IDS_AT_ONCE) {
+      const some = ids.slice(i, i + IDS_AT_ONCE);
+      const scores = await this.#store.redis.zmscore(this.#keys.agentIds(account, status), ...some);
+      found.push(...some.filter((_, k) => scores[k] !== null));
+    }
+    return found;
+  }
+
+  /** Ids of the agents with these characters in their names. One may come twice. */
+  async #called(account: string, words: string): Promise<string[]> {
+    const ids: string[] = [];
+    const part = words.toLowerCase();
+    for (let cursor: string | undefined = '0'; cursor !== undefined; ) {
+      const [next, fields]: [string, string[]] = await this.#store.redis.hscan(
+        this.#keys.agentNames(account),
+        cursor,
+        'COUNT',
+        IDS_AT_ONCE,
+      );
+      for (let i = 0; i < fields.length; i += 2) if (fields[i]!.toLowerCase().includes(part)) ids.push(fields[i + 1]!);
+      cursor = next === '0' ? undefined : next;
+    }
+    return ids;
   }
 
   /**
@@ -451,4 +473,11 @@ export function keptToAgents(): ServiceError {
   return new ServiceError('insufficient_scope', 'There is no agent of this name, and this key registers none.', {
     recorded: false,
   });
+}
+
+/** What stands in all of the lists that there are. undefined: there is no list. */
+function inAll(lists: readonly (readonly string[] | undefined)[]): readonly string[] | undefined {
+  const [first, ...others] = lists.filter((list) => list !== undefined);
+  const sets = others.map((list) => new Set(list));
+  return first?.filter((id) => sets.every((set) => set.has(id)));
 }

@@ -25,7 +25,7 @@ import {
   type Keeping,
   tookTooLong,
 } from './idempotency.ts';
-import { type Listed, type Page, pageOf } from './lists.ts';
+import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
 import { AGENT_FULL, NamedRecords, ofAgent, tooMany } from './named-records.ts';
 import { type Actor, keepWithin } from './principal.ts';
 
@@ -84,12 +84,16 @@ export class Alerts {
   }
 
   /** Newest first. `agent_id`: only alerts that are scoped to that agent. */
-  list(account: string, { agent_id, ...page }: Page & { agent_id?: string | undefined }): Promise<Listed<Alert>> {
+  list(
+    account: string,
+    { agent_id, id, q, ...page }: Page & NamedFilter & { agent_id?: string | undefined },
+  ): Promise<Listed<Alert>> {
     return answering(async () => {
+      const isNamed = fitsNamed({ id, q });
       const all = await this.#records.all(account);
       return pageOf(
         all
-          .filter((alert) => agent_id === undefined || alert.agent_id === agent_id)
+          .filter((alert) => isNamed(alert) && (agent_id === undefined || alert.agent_id === agent_id))
           .map((record) => this.#shown(record)),
         page,
       );

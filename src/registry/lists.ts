@@ -12,6 +12,15 @@ export function pageOf<T extends { id: string }>(all: readonly T[], { limit, off
   return { items: rows, total: sorted.length, ...at };
 }
 
+/** Filters of lists of what has a name. `q`: characters in it, in upper or lower case. */
+export type NamedFilter = { id?: readonly string[] | undefined; q?: string | undefined };
+
+export function fitsNamed({ id: ids, q }: NamedFilter): (record: { id: string; name: string }) => boolean {
+  const words = q?.toLowerCase();
+  return ({ id, name }) =>
+    (ids === undefined || ids.includes(id)) && (words === undefined || name.toLowerCase().includes(words));
+}
+
 export function placeOf({ id }: { id: string }): Position {
   return { at: 0, id };
 }

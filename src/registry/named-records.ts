@@ -36,6 +36,8 @@ export type Named = {
   agent_id: string | null;
   status: Status;
   updated_at: string;
+  /** Of policies: by whom it is declared. */
+  owner?: string;
   /** Of kinds that have revisions: from 1, raised by each change. A deletion is one, too. */
   revision?: number;
 };
@@ -199,9 +201,9 @@ export class NamedRecords<R extends Named> {
     actor: Actor,
   ): ChangeStep {
     const { kind, hash, names } = this.#kind;
-    const { id, name, agent_id: agent, revision } = record;
+    const { id, name, agent_id: agent, revision, owner } = record;
     const numbered = revision === undefined ? {} : { revision: revision + 1, ...revisionSha256(null, {}) };
-    const details = { name, ...numbered, ...more, ...ofAgent(agent) };
+    const details = { name, ...(owner === undefined ? {} : { owner }), ...numbered, ...more, ...ofAgent(agent) };
     return {
       guards: [is('record', ['hget', hash(account), id], text)],
       writes: [

@@ -28,13 +28,13 @@ import {
   type Keeping,
   tookTooLong,
 } from './idempotency.ts';
-import { type Listed, type Page, pageOf } from './lists.ts';
+import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
 import { AGENT_FULL, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, keepWithin, waitingAs } from './principal.ts';
 import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
 
-type PolicyFilter = {
+type PolicyFilter = NamedFilter & {
   agent_id?: readonly string[] | undefined;
   type?: readonly PolicyType[] | undefined;
   status?: readonly Status[] | undefined;
@@ -70,9 +70,14 @@ export class Policies {
   }
 
   /** Newest first. `agent_id`: only policies scoped to one of these agents. */
-  list(account: string, { agent_id, type, status, mode, ...page }: PolicyFilter & Page): Promise<Listed<Policy>> {
+  list(
+    account: string,
+    { id, q, agent_id, type, status, mode, ...page }: PolicyFilter & Page,
+  ): Promise<Listed<Policy>> {
     return answering(async () => {
+      const isNamed = fitsNamed({ id, q });
       const fits = (policy: Policy) =>
+        isNamed(policy) &&
         (agent_id === undefined || (policy.agent_id !== null && agent_id.includes(policy.agent_id))) &&
         (type === undefined || type.includes(policy.type)) &&
         (status === undefined || status.includes(policy.status)) &&

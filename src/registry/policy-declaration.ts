@@ -1,6 +1,7 @@
 // Declared policies (POST /v1/policies/apply): what an owner wants its policies to be, against what they are.
 //   plan     the declared policies are compared with those of the account, by name: what is to be created, updated,
-//            replaced, deleted; with a hash of all of it
+//            replaced, deleted; with a hash of all of it. One of the same text under a new name is renamed: what it has
+//            counted and what waits for it stays
 //   apply    plans again; where the hash is still the one that was asked for, the whole plan is one commit
 // Invariant: all or nothing, since a plan is one script (commit.ts), guarded by every record that it touches; a plan
 // whose hash is not the present one changes nothing. Policies of another owner are never touched; one of none is taken
@@ -141,7 +142,7 @@ export class PolicyDeclarations {
   ): ChangeStep[] {
     if (told.action === 'unchanged') return [];
     const details = { applied_by: owner };
-    if (after === null) return [this.#records.removal(account, before!, { at }, actor)];
+    if (after === null) return [this.#records.removal(account, before!, { at, details }, actor)];
     if (told.action === 'update') {
       const step = this.#records.update(account, before!, { after, at, details }, actor);
       if (step === 'agent') throw new Error('an update of a policy has named another agent');
@@ -150,7 +151,7 @@ export class PolicyDeclarations {
     const created = { ...creationDetails(after), ...details };
     if (before === undefined) return [this.#records.addition(account, after, { details: created, at }, actor)];
     return [
-      this.#records.removal(account, before, { at }, actor),
+      this.#records.removal(account, before, { at, details }, actor),
       this.#records.addition(account, after, { details: created, at, replaced: before.record.id }, actor),
     ];
   }
@@ -184,7 +185,7 @@ function plan(
 ): Planned[] {
   const foreign: ErrorDetail[] = [];
   const byId = new Map([...present.values()].map(({ record }) => [record.id, record]));
-  const declared = policies.map((policy, i) => {
+  const made = policies.map((policy, i) => {
     const before = present.get(policy.name);
     const other = before?.record.owner;
     if (other !== undefined && other !== owner)
@@ -193,7 +194,7 @@ function plan(
         message: `is the name of a policy of the owner ${JSON.stringify(other)}`,
       });
     const original = byId.get(policy.shadow_of ?? '') ?? scopeKeptBy(before?.record, policy);
-    return plannedOf(before, { ...newPolicy(policy, at, original), owner, applied_revision: 1 }, at);
+    return { before, declared: { ...newPolicy(policy, at, original), owner, applied_revision: 1 } };
   });
   if (foreign.length > 0) {
     const details = foreign.slice(0, MISTAKES_TOLD_MAX);
@@ -201,7 +202,65 @@ function plan(
   }
   const names = new Set(policies.map(({ name }) => name));
   const left = [...present.values()].filter(({ record }) => record.owner === owner && !names.has(record.name));
-  return [...declared, ...left.sort(byName).map((before) => plannedOf(before, null, at))];
+  const renamed = renamesOf(
+    made.flatMap(({ before, declared }) => (before === undefined ? [declared] : [])),
+    left,
+  );
+  const gone = left.filter((before) => ![...renamed.values()].includes(before)).sort(byName);
+  const planned = [
+    ...made.map(({ before, declared }) => plannedOf(before ?? renamed.get(declared), declared, at)),
+    ...gone.map((before) => plannedOf(before, null, at)),
+  ];
+  for (const one of planned) {
+    if (one.copies !== undefined) keepRevision(one.after!, one.copies, planned);
+    if (one.told.action === 'create') one.told.hints.push(...takenForRenamed(one.after!, gone));
+  }
+  return planned;
+}
+
+/** Of policies that are new by their names: those that are there under another one, with the same text. */
+function renamesOf(declared: readonly Policy[], left: readonly Read<Policy>[]): Map<Policy, Read<Policy>> {
+  const textOf = (policy: Policy) => exactJson({ ...comparable(policy), name: '', description: '' });
+  const alike = new Map<string, { declared: Policy[]; left: Read<Policy>[] }>();
+  const of = (policy: Policy) => {
+    const text = textOf(policy);
+    const found = alike.get(text) ?? { declared: [], left: [] };
+    alike.set(text, found);
+    return found;
+  };
+  for (const policy of declared) of(policy).declared.push(policy);
+  for (const one of left) of(one.record).left.push(one);
+  // Of several it is not known which is which.
+  const pairs = [...alike.values()].filter((found) => found.declared.length === 1 && found.left.length === 1);
+  return new Map(pairs.map((found) => [found.declared[0]!, found.left[0]!]));
+}
+
+/** A shadow that is new is made of the text that the policy which it copies has after the plan. */
+function keepRevision(shadow: Policy, originalId: string, planned: readonly Planned[]): void {
+  const original = planned.find(({ before }) => before?.record.id === originalId);
+  if (original?.told.action === 'update') shadow.shadow_of_revision = original.after!.revision;
+}
+
+/** What is lost with a policy of these types. */
+const STATE: Partial<Record<Policy['type'], string>> = {
+  rate_limit: 'what it has counted is forgotten',
+  require_approval: 'what waits for its approval can still be decided, and is blocked when its time is over',
+};
+
+/** Of a policy that is new, where one goes that it may have been, with another text. */
+function takenForRenamed({ type, agent_id: agent, mode }: Policy, gone: readonly Read<Policy>[]): string[] {
+  const alike = gone.filter(({ record }) => record.type === type && record.agent_id === agent && record.mode === mode);
+  if (STATE[type] === undefined || alike.length !== 1) return [];
+  const name = JSON.stringify(alike[0]!.record.name);
+  return [`a new policy: if it is ${name} under another name, apply the new name alone first, then the change`];
+}
+
+function hintsOf(before: Policy | undefined, { name }: Policy, action: PlannedPolicy['action']): string[] {
+  if (before === undefined) return [];
+  if (action === 'update' && before.name !== name)
+    return [`renamed from ${JSON.stringify(before.name)}: what it has counted and what waits for it stays`];
+  const isGone = (action === 'delete' || action === 'replace') && before.mode === 'enforce';
+  return isGone ? [STATE[before.type] ?? []].flat() : [];
 }
 
 /** A shadow whose original was deleted stays as it is. */
@@ -222,15 +281,19 @@ function plannedOf(before: Read<Policy> | undefined, declared: Policy | null, at
     policy_id: record?.id ?? null,
     revision: record?.revision ?? null,
     drifted,
+    hints: hintsOf(record, (declared ?? record)!, action),
     differences,
   };
   if (record === undefined || declared === null || action === 'replace') {
     const copies = declared?.shadow_of === undefined ? {} : { copies: declared.shadow_of };
     return { told, before, after: declared, ...copies };
   }
-  const { id, created_at, expires_at } = record;
+  const { id, created_at, expires_at, shadow_of_revision } = record;
   const revision = record.revision + 1;
-  const kept = expires_at === undefined ? {} : { expires_at };
+  const kept = {
+    ...(expires_at === undefined ? {} : { expires_at }),
+    ...(shadow_of_revision === undefined ? {} : { shadow_of_revision }),
+  };
   const after = { ...declared, ...kept, id, created_at, revision, applied_revision: revision };
   return { told, before, after: withExpiry(record, after, at) };
 }
@@ -252,10 +315,10 @@ function comparable(policy: Policy | undefined): object {
   return { name, type, mode, shadow_of, agent_id, conditions, actions, severity, description, status, owner };
 }
 
-/** The same for the same plan against the same state. */
+/** The same for the same plan against the same state. What is said beside it does not count. */
 function hashOf(owner: string, policies: readonly PlannedPolicy[]): string {
   return createHash('sha256')
-    .update(exactJson([owner, policies]))
+    .update(exactJson([owner, policies.map(({ hints: _, ...told }) => told)]))
     .digest('base64url');
 }
 

@@ -2,7 +2,11 @@
 // Every answer is held against the service's own description as it comes (support/api.ts); in the end each one was
 // seen.
 import t from 'tap';
+import { secondEntryId } from '../../clickhouse/queries/list-audit-logs.ts';
+import type { AuditLog } from '../../schemas/audit-log.ts';
+import type { Policy } from '../../schemas/policy.ts';
 import { mintId } from '../../src/common/ids.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
@@ -558,9 +562,80 @@ t.test('a list that starts after a write shows it', async (t) => {
 t.test('the audit log verifies (the whole story: test/audit/service.path.test.ts)', async (t) => {
   const { id } = await newAgent();
   await api.post(`/v1/agents/${id}/events`, event());
+  const stops = { type: 'block_action', agent_id: id, conditions: { tool: 'stop' }, actions: ['block'] };
+  await api.post('/v1/policies', { name: unique('policy'), ...stops });
+  await submitUntil(id, { tool: 'stop' }, 'blocked');
   t.match((await api.get('/v1/audit-logs/verify')).json, { valid: true, first_invalid: null });
+  const { logs } = (await api.get('/v1/audit-logs?limit=500')).json as { logs: AuditLog[] };
+  const seen = new Set<string>();
+  for (const entry of logs) {
+    // Of each kind some: those that are kept, those of events, and the second ones of events.
+    const kind = /^event\./.test(entry.action) ? entry.action : 'kept';
+    if (seen.has(`${kind} 3`)) continue;
+    seen.add(seen.has(`${kind} 2`) ? `${kind} 3` : seen.has(`${kind} 1`) ? `${kind} 2` : `${kind} 1`);
+    t.same((await api.get(`/v1/audit-logs/${entry.id}`)).json, entry, `${entry.action} by its id`);
+  }
+  for (const kind of ['kept', 'event.submitted', 'event.blocked']) t.ok(seen.has(`${kind} 1`), kind);
+  const allowed = logs.find(({ action, details }) => action === 'event.submitted' && details['outcome'] === 'allowed')!;
+  const other = api.as(await keyOfNewAccount(service, unique('no entries')));
+  for (const [as, entry] of [
+    [api, 'log_x'],
+    [api, mintId('auditLog', Date.now())],
+    [api, allowed.resource_id],
+    [api, secondEntryId(allowed.resource_id)],
+    [other, allowed.id],
+  ] as const)
+    t.match(await as.get(`/v1/audit-logs/${entry}`), { status: 404, json: { error: { code: 'not_found' } } }, entry);
   const checkpoint = (await api.get('/v1/audit-logs/checkpoint')).json;
   t.match((await api.post('/v1/audit-logs/compare', { checkpoint })).json, { valid: true, first_invalid: null });
+});
+
+t.test('agents, policies and alerts are found by their ids and by parts of their names', async (t) => {
+  const mark = unique('Named');
+  const lists = {
+    agents: {},
+    policies: { type: 'block_action', conditions: { tool: mark }, actions: ['log'] },
+    alerts: { trigger: 'agent_down', channel: 'email', target: 'a@example.com' },
+  };
+  for (const [list, body] of Object.entries(lists)) {
+    const ids: string[] = [];
+    for (const name of ['İstanbul', 'ÄRGER', 'x'])
+      ids.push((await api.post(`/v1/${list}`, { name: `${mark} ${name}`, ...body })).json.id);
+    const found = async (query: string) => {
+      const { json } = await api.get(`/v1/${list}?${query}`);
+      t.equal(json.total, json.items.length);
+      return json.items.map(({ id }: { id: string }) => id);
+    };
+    const q = (words: string) => `q=${encodeURIComponent(words)}`;
+    t.same(await found(q(mark.toUpperCase())), ids.toReversed(), 'newest first');
+    t.same(await found(q(`${mark} ärger`)), [ids[1]]);
+    t.same(await found(q(`${mark} İSTANBUL`)), [ids[0]]);
+    t.same(await found(q(`${mark} none`)), []);
+    t.same(await found(`id=${ids[0]}&id=${ids[2]}&id=x`), [ids[2], ids[0]]);
+    t.same(await found(`id=${ids[0]}&id=${ids[1]}&${q('ärg')}`), [ids[1]]);
+    t.equal((await api.get(`/v1/${list}?q=`)).status, 400);
+    if (list !== 'alerts') t.same(await found(`${q(mark)}&status=inactive`), []);
+    const page = (await api.get(`/v1/${list}?limit=2&${q(mark)}`)).json;
+    t.match(page, { total: 3, items: [{ id: ids[2] }, { id: ids[1] }] });
+    t.match((await api.get(`/v1/${list}?limit=2&${q(mark)}&cursor=${page.next_cursor}`)).json.items, [{ id: ids[0] }]);
+  }
+  const { id: agent } = await newAgent();
+  await api.until(
+    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: mark } }),
+    ({ json }) => json.policy_result.matches.length === 3,
+  );
+  await api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: mark } });
+  const yesterday = new Date(Date.now() - 25 * 3_600_000).toISOString();
+  await api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', timestamp: yesterday, payload: { tool: mark } });
+  const { items } = (await api.get(`/v1/policies?activity=true&q=${encodeURIComponent(mark)}`)).json as {
+    items: Policy[];
+  };
+  for (const { id, activity } of items) {
+    const since = new Date(Date.now() - 24 * 3_600_000).toISOString();
+    const { total } = (await api.get(`/v1/events?limit=1&policy_id=${id}&from=${since}`)).json;
+    t.ok(total >= 2);
+    t.same(activity, { events_24h: total });
+  }
 });
 
 t.test('browsers sign in and out (the whole story: sessions.path.test.ts)', async (t) => {

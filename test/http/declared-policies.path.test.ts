@@ -1,6 +1,9 @@
 // Declared policies against the whole service: planned and applied over the API and by `gatehouse policies`, in force
 // together, refused whole; and the exit statuses by which a pipeline goes.
+import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import t from 'tap';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
@@ -197,6 +200,175 @@ conditions: {detectors: [api_key, jwt]}
   t.match(await runCli(['policies', 'pull'], nowhere), { code: 1, stderr: /gives no answer/ });
   t.match(await runCli(['policies', 'pull'], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: 'x' }), { code: 1 });
   t.ok(existsSync(file) && readFileSync(file, 'utf8') !== '');
+});
+
+t.test('files that declare nothing delete all of an owner only where that is said', async (t) => {
+  const { api, key } = await newAccount('empty');
+  const run = (...args: string[]) =>
+    runCli(['policies', ...args], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: key });
+  const file = path.join(folder, 'empty.yaml');
+  const two = JSON.stringify([block('a'), block('b')]);
+  writeFileSync(file, two);
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0 });
+  await api.post('/v1/policies', block('by hand'));
+  for (const nothing of ['', '# a template that failed\n', '[]', '---\n---\n', '\n']) {
+    writeFileSync(file, nothing);
+    const planned = await run('plan', file, '--owner', 'team');
+    t.match(planned, { code: 3, stdout: /2 delete, 0 unchanged; plan/ });
+    const hash = /plan (\S+)\n$/.exec(planned.stdout)![1]!;
+    for (const more of nothing === '' ? [[], ['--hash', hash], ['--hash', 'x'], ['--json']] : [[]])
+      t.match(
+        await run('apply', file, '--owner', 'team', ...more),
+        { code: 1, stderr: /all of the owner would be deleted: --allow-empty allows it/ },
+        JSON.stringify([nothing, more]),
+      );
+  }
+  t.equal((await listed(api)).length, 3);
+  t.match(await run('apply', file, '--owner', 'nobody'), { code: 0 }, 'an owner without policies');
+  writeFileSync(file, JSON.stringify([block('c')]));
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0, stdout: /1 create, .* 2 delete/ }, 'others instead');
+  writeFileSync(file, '[]');
+  t.match(await run('apply', file, '--owner', 'team', '--allow-empty'), { code: 0, stdout: /1 delete, .*; applied/ });
+  t.same(
+    (await listed(api)).map(({ name }) => name),
+    ['by hand'],
+  );
+});
+
+t.test('a plan says what was deleted by hand, and what is lost with a policy', async (t) => {
+  const { api, key } = await newAccount('hints');
+  const run = (...args: string[]) =>
+    runCli(['policies', ...args], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: key });
+  const file = path.join(folder, 'hints.yaml');
+  const limit = { ...block('limit'), type: 'rate_limit', conditions: { threshold: 2, window: '1h' } };
+  const ask = { ...block('ask'), type: 'require_approval', actions: ['alert'] };
+  const write = (...policies: object[]) => writeFileSync(file, JSON.stringify(policies));
+  write(block('a'), limit, ask);
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0 });
+  const idOf = async (name: string) => (await listed(api)).find((policy) => policy.name === name)!.id;
+  await api.delete(`/v1/policies/${await idOf('a')}`);
+  const hinted = await planOf(api, [block('a')]);
+  t.match(hinted.policies[0], { hints: [/^it was there, and was deleted by hand at 20/] });
+  const again = await run('plan', file, '--owner', 'team');
+  t.match(again, {
+    code: 3,
+    stdout: /^\+ create "a"\n {4}note: it was there, and was deleted by hand at 20\S+Z by key:key_/,
+  });
+  t.match((await planOf(api, [block('a')], 'other')).policies[0], { hints: [] }, 'it was of another owner');
+
+  write(block('a'), { ...limit, name: 'limit 2', conditions: { threshold: 3, window: '1h' } });
+  const { stdout } = await run('plan', file, '--owner', 'team');
+  t.match(stdout, /create "limit 2"\n {4}note: a new policy: if it is "limit" under another name/);
+  t.match(stdout, /delete "limit", now at revision 1\n {4}note: what it has counted is forgotten\n/);
+  t.match(stdout, /delete "ask", now at revision 1\n {4}note: what waits for its approval can still be decided/);
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0 });
+  write(block('a'), limit);
+  t.notMatch((await run('plan', file, '--owner', 'team')).stdout, /by hand/, 'what a plan deleted was not by hand');
+});
+
+t.test('a new name keeps what was counted and what waits', async (t) => {
+  const { api, key } = await newAccount('names');
+  const run = (...args: string[]) =>
+    runCli(['policies', ...args], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: key });
+  const file = path.join(folder, 'names.yaml');
+  const declared = (suffix: string) => [
+    {
+      name: `limit${suffix}`,
+      type: 'rate_limit',
+      actions: ['block'],
+      conditions: { type: 'tool_call', threshold: 2, window: '1h' },
+    },
+    {
+      ...{ name: `ask${suffix}`, type: 'require_approval', actions: ['alert'] },
+      conditions: { type: 'prompt', timeout: '10s', on_timeout: 'approve' },
+    },
+  ];
+  writeFileSync(file, JSON.stringify(declared('')));
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0 });
+  const { id: agent } = (await api.post('/v1/agents', { name: 'agent' })).json;
+  const send = async (type: string) =>
+    (await api.post(`/v1/agents/${agent}/events`, { type, payload: { n: 1 } })).json as {
+      id: string;
+      policy_result: { outcome: string; approval_id?: string };
+    };
+  const waiting = await api.until(
+    () => api.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} }),
+    ({ json }) => json.policy_result.outcome === 'pending',
+  );
+  const outcomes: string[] = [];
+  for (let n = 0; n < 3; n++) outcomes.push((await send('tool_call')).policy_result.outcome);
+  t.same(outcomes, ['allowed', 'allowed', 'blocked']);
+  const ids = (await listed(api)).map(({ id }) => id);
+
+  writeFileSync(file, JSON.stringify(declared(' of this team')));
+  const planned = await run('plan', file, '--owner', 'team');
+  t.match(
+    planned.stdout,
+    /^~ update "limit of this team", now at revision 1\n {4}note: renamed from "limit": what it has counted/,
+  );
+  t.match(planned.stdout, /0 create, 2 update, 0 replace, 0 delete/);
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0 });
+  t.same(
+    (await listed(api)).map(({ id, name }) => [id, name]),
+    ids.map((id, i) => [id, ['ask of this team', 'limit of this team'][i]]),
+  );
+  for (let n = 0; n < 3; n++) t.equal((await send('tool_call')).policy_result.outcome, 'blocked');
+  const path_ = `/v1/approvals/${waiting.json.policy_result.approval_id}`;
+  const decided = await api.until(
+    () => api.get(path_),
+    ({ json }) => json.status !== 'pending',
+  );
+  t.match(decided.json, { status: 'expired', outcome: 'allowed' });
+});
+
+t.test('every command goes to the service under the path of its address', async (t) => {
+  const { api, key } = await newAccount('prefix');
+  await api.post('/v1/policies', {
+    ...block('no rm'),
+    conditions: { tool: 'Bash', 'payload.tool_input.command': 'rm' },
+  });
+  const asked: string[] = [];
+  const proxy = http.createServer((request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    if (request.url?.startsWith('/moved/') === true)
+      return void response.writeHead(302, { location: service.url }).end();
+    if (request.url?.startsWith('/gatehouse/') !== true) return void response.writeHead(404).end('no such path');
+    const { host: _, ...headers } = request.headers;
+    const onward = http.request(
+      `${service.url}${request.url.slice('/gatehouse'.length)}`,
+      { method: request.method!, headers },
+      (answer) => void answer.pipe(response.writeHead(answer.statusCode!, answer.headers)),
+    );
+    request.pipe(onward);
+  });
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  t.teardown(() => void proxy.close());
+  const base = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const file = path.join(folder, 'prefix.yaml');
+  writeFileSync(file, JSON.stringify([block('a')]));
+  const hook = JSON.stringify({
+    ...{ hook_event_name: 'PreToolUse', session_id: 's', cwd: '/', tool_name: 'Bash', tool_input: { command: 'ls' } },
+  });
+  for (const url of [`${base}/gatehouse`, `${base}/gatehouse/`]) {
+    const env = { GATEHOUSE_URL: url, GATEHOUSE_API_KEY: key };
+    t.match(await runCli(['policies', 'pull'], env), { code: 0, stdout: /no rm/ });
+    t.match(await runCli(['policies', 'plan', file, '--owner', 'team'], env), { code: url.endsWith('/') ? 0 : 3 });
+    t.match(await runCli(['policies', 'apply', file, '--owner', 'team'], env), { code: 0 });
+    t.match(await runCli(['hook'], env, hook), { code: 0 });
+  }
+  t.ok(asked.length > 6 && asked.every((line) => / \/gatehouse\/v1\//.test(line)), JSON.stringify(asked));
+  t.match(await runCli(['policies', 'pull'], { GATEHOUSE_URL: base, GATEHOUSE_API_KEY: key }), {
+    ...{
+      code: 1,
+      stderr: /what answers there is not Gatehouse, or the path of the address is another one: status 404/,
+    },
+  });
+  const moved = await runCli(['policies', 'pull'], { GATEHOUSE_URL: `${base}/moved`, GATEHOUSE_API_KEY: key });
+  t.match(moved, { code: 1, stderr: `redirects to ${service.url}` });
+  t.match(await runCli(['policies', 'pull'], { GATEHOUSE_URL: `${base}/gatehouse?x`, GATEHOUSE_API_KEY: key }), {
+    ...{ code: 2, stderr: /GATEHOUSE_URL must be as http/ },
+  });
 });
 
 t.test('files name agents, whose ids differ from account to account', async (t) => {

@@ -90,10 +90,10 @@ t.test('a plan says what differs, and applied it is in force, in one change', as
     journal[1]!.audit.map(({ action, details }) => [action, details['revision'], details['applied_by']]),
     [
       ['policy.updated', 2, 'team'],
-      ['policy.deleted', 2, undefined],
+      ['policy.deleted', 2, 'team'],
       ['policy.created', 1, 'team'],
       ['policy.created', 1, 'team'],
-      ['policy.deleted', 2, undefined],
+      ['policy.deleted', 2, 'team'],
     ],
   );
   t.match(journal[1]!.audit[0]!.details, { before: { description: null }, after: { description: 'why' } });
@@ -204,6 +204,52 @@ t.test(
     }
   },
 );
+
+t.test('one of the same text under a new name is renamed, and stays the policy that it is', async (t) => {
+  const account = newAccount();
+  const limit = (name: string, more: Partial<PolicyCreate> = {}): PolicyCreate => {
+    return { name, type: 'rate_limit', conditions: { threshold: 2, window: '1h' }, actions: ['block'], ...more };
+  };
+  await apply(account, [block('a'), limit('b'), limit('c', { agent_id: null, status: 'inactive' })]);
+  const before = await all(account);
+  const renamed = [limit('z', { description: 'since' }), block('y'), limit('c', { status: 'inactive' })];
+  const plan = await planOf(account, renamed);
+  t.same(actionsOf(plan), ['z update', 'y update', 'c unchanged']);
+  t.match(plan.policies[0], {
+    ...{ policy_id: before[1]!.id, revision: 1, hints: [/^renamed from "b"/] },
+    differences: [{ path: '/name', before: 'b', after: 'z' }, { path: '/description' }],
+  });
+  const journal = (await journalOf(store, account)).length;
+  await apply(account, renamed);
+  t.equal((await journalOf(store, account)).length, journal + 1, 'one commit');
+  const after = await all(account);
+  t.same(
+    after.map(({ id, name, revision }) => [id, name, revision]),
+    [
+      [before[2]!.id, 'c', 1],
+      [before[0]!.id, 'y', 2],
+      [before[1]!.id, 'z', 2],
+    ],
+  );
+  await refusal(t, policies.create(account, block('y'), actor), 'name_taken');
+  await policies.create(account, block('a'), actor);
+
+  // Of several of one text it is not known which is which; another text is another policy.
+  const alike = newAccount();
+  await apply(alike, [block('a'), block('b')]);
+  t.same(actionsOf(await planOf(alike, [block('c'), block('b')])), ['c update', 'b unchanged']);
+  t.same(actionsOf(await planOf(alike, [block('c'), block('d')])), ['c create', 'd create', 'a delete', 'b delete']);
+  t.same(actionsOf(await planOf(alike, [block('c')])), ['c create', 'a delete', 'b delete']);
+  t.same(actionsOf(await planOf(alike, [block('c', { actions: ['log'] }), block('b')])), [
+    ...['c create', 'b unchanged', 'a delete'],
+  ]);
+  await policies.create(alike, block('by hand'), actor);
+  t.same(
+    actionsOf(await planOf(alike, [block('a'), block('b'), block('c')])),
+    ['a unchanged', 'b unchanged', 'c create'],
+    'what is not the owner’s is not renamed',
+  );
+});
 
 t.test('a plan that is not the present one changes nothing, whatever changed', async (t) => {
   const account = newAccount();

@@ -2,13 +2,14 @@
 // GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Redis Cluster of three masters on loopback instead of the embedded Redis,
 // GATEHOUSE_TEST_CLICKHOUSE_URL on a ClickHouse of yours (each service in a database of its own, which is dropped).
 // Invariant: what it started is gone after the test, and so is its folder; when a start fails, the error holds its log.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '@clickhouse/client';
 import type { Test } from 'tap';
@@ -131,12 +132,17 @@ export function spawnCli(args: string[], env: Environment): ChildProcess {
   });
 }
 
-/** Runs the command line to its end. */
-export async function runCli(args: string[], env: Environment): Promise<Exit & { stdout: string; stderr: string }> {
+/** Runs the command line to its end. `input`: on its standard input; left out: there is none. */
+export async function runCli(
+  args: string[],
+  env: Environment,
+  input?: string,
+): Promise<Exit & { stdout: string; stderr: string }> {
   const child = spawn(process.execPath, [assetPath('build/service/cli.js'), ...args], {
     env: serviceEnvironment(env),
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+    stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+  }) as ChildProcessByStdio<Writable | null, Readable, Readable>;
+  child.stdin?.end(input);
   let stdout = '';
   let stderr = '';
   child.stdout.on('data', (data: Buffer) => {

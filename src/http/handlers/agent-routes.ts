@@ -7,7 +7,7 @@ import { page as pageSchema } from '../../../schemas/common.ts';
 import { ErasureReport } from '../../../schemas/erasure.ts';
 import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, flag, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
+import { anyOf, flag, namedFilters, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
@@ -58,6 +58,7 @@ export const agentRoutes: Route[] = [
     bound: 'handler',
     query: {
       ...paging(RESOURCE_PAGE),
+      ...namedFilters('agent', 'agents'),
       name: anyOf(text('Only the agent of this very name')),
       status: anyOf(
         oneOf(

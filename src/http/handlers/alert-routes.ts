@@ -4,7 +4,7 @@ import { page as pageSchema } from '../../../schemas/common.ts';
 import { Delivery } from '../../../schemas/delivery.ts';
 import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
-import { paging, RESOURCE_PAGE } from '../query.ts';
+import { namedFilters, paging, RESOURCE_PAGE } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Owned, type Route, route } from '../route.ts';
 
@@ -48,7 +48,7 @@ export const alertRoutes: Route[] = [
     path: '/v1/alerts',
     needs: 'read',
     bound: 'handler',
-    query: paging(RESOURCE_PAGE),
+    query: { ...paging(RESOURCE_PAGE), ...namedFilters('alert', 'alerts') },
     operation: {
       id: 'listAlerts',
       tag: 'Alerts',
@@ -59,7 +59,7 @@ export const alertRoutes: Route[] = [
     async handle(call, { registry }) {
       const asked = openPage(call, 'alerts');
       const agent_id = call.principal.agentId ?? undefined;
-      return page(asked, await registry.alerts.list(call.account, { ...asked, agent_id }));
+      return page(asked, await registry.alerts.list(call.account, { ...call.query, ...asked, agent_id }));
     },
   }),
   route({

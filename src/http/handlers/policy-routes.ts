@@ -1,18 +1,21 @@
 // Policies: create, list, read, change, delete.
+import { deletedByHand } from '../../../clickhouse/queries/deleted-policies.ts';
+import { policyActivity } from '../../../clickhouse/queries/policy-activity.ts';
 import { POLICY_MODES, POLICY_TYPES, STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { exampleId } from '../../../schemas/described.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { PolicyEvaluated, PolicyEvaluation } from '../../../schemas/policy-evaluation.ts';
 import { PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../../schemas/policy-plan.ts';
+import { ServiceError } from '../../common/errors.ts';
 import { isId } from '../../common/ids.ts';
 import { DECLARATION_BYTES_MAX } from '../../common/limits.ts';
 import { keepToRevisions } from '../../registry/named-records.ts';
 import { isWithin } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
-import { etagOf, found, json, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
-import { jsonBody, type Owned, type Route, route } from '../route.ts';
+import { anyOf, flag, namedFilters, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
+import { ask, etagOf, found, json, markIncomplete, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
+import { jsonBody, type Owned, type Parts, type Route, route } from '../route.ts';
 
 export const ofPolicy: Owned = {
   what: 'policy',
@@ -61,17 +64,31 @@ export const policyRoutes: Route[] = [
       type: anyOf(oneOf('Only policies of this type', POLICY_TYPES)),
       status: anyOf(oneOf('Only policies of this status', STATUSES)),
       mode: anyOf(oneOf('Only policies of this mode', POLICY_MODES)),
+      ...namedFilters('policy', 'policies'),
+      activity: flag('With how many events of the last 24 hours each policy matched', false),
     },
     operation: {
       id: 'listPolicies',
       tag: 'Policies',
       summary: 'List policies',
-      description: 'Newest first.',
+      description:
+        'Newest first. With `activity=true` it waits for events that were acknowledged before, as lists of events do.',
       answers: { 200: { description: 'Policies, newest first', schema: pageSchema(Policy) } },
+      canBeIncomplete: true,
     },
-    async handle(call, { registry }) {
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account, query, principal } = call;
       const asked = openPage(call, 'policies');
-      return page(asked, await registry.policies.list(call.account, { ...call.query, ...asked }));
+      const { items, ...listed } = await registry.policies.list(account, { ...query, ...asked });
+      if (!query.activity) return page(asked, { ...listed, items });
+      const complete = await barrier.waitForEvents(account, principal.agentId);
+      const excludeAgents = await registry.agents.erasing(account);
+      const policies = items.map(({ id }) => id);
+      const counts = await ask(() =>
+        policyActivity(clickhouse, account, { policies, nowMs: Date.now(), excludeAgents }),
+      );
+      const shown = items.map((policy) => ({ ...policy, activity: { events_24h: counts.get(policy.id) ?? 0 } }));
+      return markIncomplete(page(asked, { ...listed, items: shown }), complete);
     },
   }),
   route({
@@ -132,6 +149,7 @@ export const policyRoutes: Route[] = [
         },
       },
       errors: ['name_taken'],
+      canBeIncomplete: true,
       bodyExample: {
         owner: 'platform',
         dry_run: true,
@@ -145,12 +163,15 @@ export const policyRoutes: Route[] = [
         ],
       },
     },
-    async handle({ account, body, actor, requestId }, { registry }) {
-      const { plan, isStale } = await registry.declarations.apply(account, body, actor);
-      if (!isStale) return json(200, plan);
+    async handle({ account, body, actor, requestId }, parts) {
+      const { plan, isStale } = await parts.registry.declarations.apply(account, body, actor);
+      if (plan.applied) return json(200, plan);
+      const complete = await hintAtDeletions(account, plan, parts);
+      if (!isStale) return markIncomplete(json(200, plan), complete);
       const message =
         'The policies were changed since this plan was made: here is the present one. Nothing was changed.';
-      return json(412, { error: { code: 'revision_conflict', message, request_id: requestId }, plan });
+      const error = { code: 'revision_conflict', message, request_id: requestId };
+      return markIncomplete(json(412, { error, plan }), complete);
     },
   }),
   route({
@@ -214,6 +235,31 @@ export const policyRoutes: Route[] = [
     },
   }),
 ];
+
+/**
+ * Says of what is to be made that it was there, and was deleted by hand. false: it is not known of all of them, since
+ * the store of events, which a plan does not need, does not answer or is behind.
+ */
+async function hintAtDeletions(
+  account: string,
+  { owner, policies }: PolicyPlan,
+  { barrier, clickhouse }: Parts,
+): Promise<boolean> {
+  const created = policies.filter(({ action }) => action === 'create');
+  if (created.length === 0) return true;
+  let complete = await barrier.waitForJournal(account);
+  const names = created.map(({ name }) => name);
+  const deleted = await ask(() => deletedByHand(clickhouse, account, { owner, names })).catch((error: unknown) => {
+    if (!(error instanceof ServiceError)) throw error;
+    complete = false;
+    return new Map<string, never>();
+  });
+  for (const one of created) {
+    const { at, actor } = deleted.get(one.name) ?? {};
+    if (at !== undefined) one.hints.push(`it was there, and was deleted by hand at ${at} by ${actor}`);
+  }
+  return complete;
+}
 
 export function policyIdOf(text: string): string {
   if (!isId('policy', text)) throw notFound('policy');
