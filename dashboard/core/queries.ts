@@ -60,7 +60,7 @@ async function goInFront<T>(run: () => Promise<T>): Promise<T> {
 }
 
 /** After a moment, in which the screen says what it reads. A read in front has a deadline, so this ends. */
-async function goBehind<T>(run: () => Promise<T>): Promise<T> {
+export async function goBehind<T>(run: () => Promise<T>): Promise<T> {
   await new Promise((resolve) => setTimeout(resolve, BEHIND_MS));
   while (inFront > 0) await new Promise<void>((resolve) => releases.push(resolve));
   return run();

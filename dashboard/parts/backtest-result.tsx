@@ -1,11 +1,11 @@
 // What a backtest found, drawn: each outcome then with each outcome now, what changes by day, agent and tool, what is
 // not known and why, and samples that lead to their events.
-import { useAgentNames } from '../core/agents.ts';
 import { changeName, changesIn, type TriedPolicy } from '../core/backtests.ts';
 import { hrefOf } from '../core/router.ts';
 import type { BacktestResult, BacktestSample, OutcomeChange } from '../core/types.ts';
-import { AgentLink, EventLink, Outcome, Time } from './buttons.tsx';
+import { EventLink, Outcome, Time } from './buttons.tsx';
 import { type Counts, CountsByDay, CountsTable } from './counts.tsx';
+import { AgentLink, AgentName } from './named.tsx';
 import { type MatchDetail, Reasons, Unmet } from './why.tsx';
 
 const WAS = ['allowed', 'pending', 'blocked'] as const;
@@ -14,7 +14,6 @@ const NOW = [...WAS, 'unknown'] as const;
 type ResultProps = { result: BacktestResult; tried: TriedPolicy };
 
 export function BacktestOutcome({ result, tried }: ResultProps) {
-  const names = useAgentNames();
   const changes = changesIn(result.outcomes);
   const columns = ['events', ...changes];
   return (
@@ -40,7 +39,7 @@ export function BacktestOutcome({ result, tried }: ResultProps) {
             names={columns}
             lines={result.by_agent.map(({ agent_id: id, outcomes }) => ({
               key: id,
-              title: <AgentLink id={id} name={names.get(id)} />,
+              title: <AgentLink id={id} />,
               counts: countsOf(outcomes),
             }))}
           />
@@ -57,7 +56,7 @@ export function BacktestOutcome({ result, tried }: ResultProps) {
             }))}
           />
           <Rest count={result.more.tools} what="tools" />
-          <Samples samples={result.samples} tried={tried} names={names} />
+          <Samples samples={result.samples} tried={tried} />
         </>
       )}
     </>
@@ -161,10 +160,9 @@ function Rest({ count, what }: { count: number; what: string }) {
 type SamplesProps = {
   samples: readonly BacktestSample[];
   tried: TriedPolicy;
-  names: ReadonlyMap<string, string>;
 };
 
-function Samples({ samples, tried, names }: SamplesProps) {
+function Samples({ samples, tried }: SamplesProps) {
   return (
     <>
       <h3>Samples</h3>
@@ -185,7 +183,7 @@ function Samples({ samples, tried, names }: SamplesProps) {
                     {sample.tool ?? sample.type}
                   </EventLink>
                   <div class="quiet">
-                    {names.get(sample.agent_id) ?? sample.agent_id}, <Time at={sample.timestamp} />
+                    <AgentName id={sample.agent_id} />, <Time at={sample.timestamp} />
                   </div>
                 </th>
                 <td>

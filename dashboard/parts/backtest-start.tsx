@@ -1,7 +1,6 @@
 // Starts a backtest: of a draft or of a revision, over a range of time, of all agents or one. One runs at a time in an
 // account; where another one does, the refusal leads to it.
 import { useState } from 'preact/hooks';
-import { useAgentNames } from '../core/agents.ts';
 import { type ApiError, call } from '../core/api.ts';
 import { jsonWith } from '../core/json.ts';
 import { changed } from '../core/queries.ts';
@@ -9,6 +8,7 @@ import { hrefOf } from '../core/router.ts';
 import { inputOf, ofInput, RANGES, zoneName } from '../core/time.ts';
 import type { Backtest } from '../core/types.ts';
 import { Field } from './dialog.tsx';
+import { AgentField } from './named.tsx';
 import { Problem } from './states.tsx';
 
 const FIXED = 'fixed';
@@ -22,7 +22,6 @@ type StartProps = {
 };
 
 export function BacktestStart({ tried, onStarted, refused }: StartProps) {
-  const names = useAgentNames();
   const [range, setRange] = useState(AT_FIRST);
   const [{ from, to }, setFixed] = useState({ from: agoIso(RANGES[AT_FIRST]!), to: agoIso(0) });
   const [agent, setAgent] = useState('');
@@ -66,16 +65,7 @@ export function BacktestStart({ tried, onStarted, refused }: StartProps) {
             <Moment label="To" at={to} onAt={(at) => setFixed({ from, to: at })} />
           </>
         )}
-        <Field label="Of which agent">
-          <select value={agent} onChange={({ currentTarget }) => setAgent(currentTarget.value)}>
-            <option value="">all agents</option>
-            {[...names].map(([id, name]) => (
-              <option key={id} value={id}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </Field>
+        <AgentField label="Of which agent" none="all agents" value={agent} onValue={setAgent} />
       </div>
       <button type="button" aria-busy={busy} onClick={({ currentTarget }) => void run(currentTarget.form!)}>
         Replay

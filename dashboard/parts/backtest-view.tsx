@@ -1,7 +1,6 @@
 // One backtest: what it tries over which events, how far it is while it runs, what it found, and stopping or deleting
 // it. What was tried can be made the policy, or a new one.
 import { useState } from 'preact/hooks';
-import { useAgentNames } from '../core/agents.ts';
 import { call } from '../core/api.ts';
 import { isUnderWay, pathOfBacktest, type TriedPolicy, triedOf, useBacktest } from '../core/backtests.ts';
 import { jsonWith } from '../core/json.ts';
@@ -15,6 +14,7 @@ import { Course, useDone } from './backtest-course.tsx';
 import { BacktestOutcome } from './backtest-result.tsx';
 import { Time } from './buttons.tsx';
 import { Dialog } from './dialog.tsx';
+import { AgentName } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { PolicyEditor } from './policy-editor.tsx';
 import { Reading } from './states.tsx';
@@ -31,7 +31,6 @@ export function BacktestView({ id }: { id: string }) {
 }
 
 function Shown({ backtest }: { backtest: Backtest }) {
-  const names = useAgentNames();
   const [dialog, setDialog] = useState<'delete' | 'edit'>();
   const tried = triedOf(backtest);
   const ends = isUnderWay(backtest) ? 'Stop' : 'Delete';
@@ -54,7 +53,11 @@ function Shown({ backtest }: { backtest: Backtest }) {
         <dt>Events</dt>
         <dd>
           <Time at={backtest.from} /> to <Time at={backtest.to} />
-          {backtest.agent_id !== null && `, of ${names.get(backtest.agent_id) ?? backtest.agent_id}`}
+          {backtest.agent_id !== null && (
+            <>
+              , of <AgentName id={backtest.agent_id} />
+            </>
+          )}
         </dd>
       </dl>
       <Course backtest={backtest} />
@@ -74,9 +77,7 @@ function Shown({ backtest }: { backtest: Backtest }) {
         <Payload text={textOf(tried)} />
       </details>
       {dialog === 'delete' && <End backtest={backtest} ends={ends} onClose={() => setDialog(undefined)} />}
-      {dialog === 'edit' && (
-        <Edit policyId={backtest.policy_id} tried={tried} agents={names} onClose={() => setDialog(undefined)} />
-      )}
+      {dialog === 'edit' && <Edit policyId={backtest.policy_id} tried={tried} onClose={() => setDialog(undefined)} />}
     </>
   );
 }
@@ -108,11 +109,10 @@ function End({ backtest, ends, onClose }: { backtest: Backtest; ends: string; on
 type EditProps = {
   policyId: string | null;
   tried: TriedPolicy;
-  agents: ReadonlyMap<string, string>;
   onClose: () => void;
 };
 
-function Edit({ policyId, tried, agents, onClose }: EditProps) {
+function Edit({ policyId, tried, onClose }: EditProps) {
   const reading = usePolicy(policyId ?? undefined);
   const isGone = policyId === null || reading.error?.status === 404;
   if (!isGone && reading.value === undefined) return null;
@@ -120,7 +120,6 @@ function Edit({ policyId, tried, agents, onClose }: EditProps) {
     <PolicyEditor
       draft={tried}
       {...(isGone || reading.value === undefined ? {} : { policy: reading.value })}
-      agents={agents}
       onClose={onClose}
     />
   );

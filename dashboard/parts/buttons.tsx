@@ -35,10 +35,6 @@ export function Time({ at, ago = false, millis = false }: { at: string; ago?: bo
   );
 }
 
-export function AgentLink({ id, name }: { id: string; name?: string | undefined }) {
-  return <a href={hrefOf('agents', { q: id })}>{name ?? id}</a>;
-}
-
 export function EventLink({ agentId, id, children }: { agentId: string; id: string; children?: ComponentChildren }) {
   return <a href={hrefOf('event', { agent_id: agentId, id })}>{children ?? id}</a>;
 }

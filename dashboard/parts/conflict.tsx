@@ -11,6 +11,7 @@ import { changed } from '../core/queries.ts';
 import type { PolicyRevision, WholePolicy } from '../core/types.ts';
 import { Time } from './buttons.tsx';
 import { Differences } from './differences.tsx';
+import { Actor } from './named.tsx';
 import { Reading } from './states.tsx';
 
 type Guarded = {
@@ -85,7 +86,7 @@ function Conflict({ id, base, onGoOn }: { id: string; base: number; onGoOn: (rev
 function Faster({ revision: one }: { revision: PolicyRevision }) {
   return (
     <li>
-      <code>{one.actor}</code> {one.action} it to revision {one.revision}, <Time at={one.created_at} />
+      <Actor actor={one.actor} /> {one.action} it to revision {one.revision}, <Time at={one.created_at} />
       <Differences of={one.differences} none="" />
     </li>
   );

@@ -1,29 +1,26 @@
 // One event, whole: why it was decided so, its payload, and ways on. Beside a list, or as a screen of its own.
 
-import { useAgentNames } from '../core/agents.ts';
 import { useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { WholeEvent } from '../core/types.ts';
-import { AgentLink, CopyButton, Time } from './buttons.tsx';
+import { CopyButton, Time } from './buttons.tsx';
+import { AgentLink } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { quoted, Reading, serviceUrl } from './states.tsx';
 import { placesOf, Why } from './why.tsx';
 
 export function EventView({ agentId, id }: { agentId: string; id: string }) {
   const reading = useRead<WholeEvent>(`v1/agents/${encodeURIComponent(agentId)}/events/${encodeURIComponent(id)}`);
-  const names = useAgentNames();
   const event = reading.value;
   return (
     <article class="event" aria-label="Event">
-      <Reading of={reading}>
-        {event !== undefined && <Whole event={event} agentName={names.get(event.agent_id)} />}
-      </Reading>
+      <Reading of={reading}>{event !== undefined && <Whole event={event} />}</Reading>
     </article>
   );
 }
 
-function Whole({ event, agentName }: { event: WholeEvent; agentName: string | undefined }) {
+function Whole({ event }: { event: WholeEvent }) {
   return (
     <>
       <dl class="facts">
@@ -35,7 +32,7 @@ function Whole({ event, agentName }: { event: WholeEvent; agentName: string | un
         <dd>{event.type}</dd>
         <dt>Agent</dt>
         <dd>
-          <AgentLink id={event.agent_id} name={agentName} />
+          <AgentLink id={event.agent_id} />
         </dd>
         {event.trace_id !== undefined && (
           <>

@@ -1,20 +1,35 @@
 // Filters of a list as chips and a menu with counts, and its range of time. All of it is in the address.
+import { useState } from 'preact/hooks';
+import { KINDS, type Kind, useNames } from '../core/by-id.ts';
 import { place, setParams } from '../core/router.ts';
 import { inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../core/time.ts';
+import { SearchName, useFound } from './named.tsx';
 
 export type Choice = { value: string; name?: string | undefined; count?: number | undefined };
 export type FilterSpec = {
   /** Name of the parameter. */
   name: string;
   label: string;
+  /** The most frequent ones, where there are counts. */
   choices: readonly Choice[];
+  /** Events of all further values together. */
+  other?: number;
+  /** More can be looked for among these. */
+  found?: Kind | undefined;
 };
 
 /** `specs`: what can be chosen from; `chipsFor`: further parameters that are shown as chips where they are set. */
 export function Filters({ specs, chipsFor = [] }: { specs: readonly FilterSpec[]; chipsFor?: readonly string[] }) {
   const { params } = place.value;
-  const nameOf = (parameter: string, value: string) =>
-    specs.find(({ name }) => name === parameter)?.choices.find((choice) => choice.value === value)?.name ?? value;
+  const names = {
+    agents: useNames('agents', params.getAll('agent_id')),
+    policies: useNames('policies', params.getAll('policy_id')),
+    alerts: useNames('alerts', params.getAll('alert_id')),
+  };
+  const nameOf = (parameter: string, value: string) => {
+    const kind = KINDS[parameter];
+    return kind === undefined ? value : names[kind](value);
+  };
   const chips = [...specs.map(({ name }) => name), ...chipsFor].flatMap((name) =>
     params.getAll(name).map((value) => ({ name, value })),
   );
@@ -49,19 +64,35 @@ export function Filters({ specs, chipsFor = [] }: { specs: readonly FilterSpec[]
   );
 }
 
-function FilterMenu({ name, label, choices }: FilterSpec) {
+function FilterMenu({ name, label, choices, other = 0, found: kind }: FilterSpec) {
   const { params } = place.value;
   const chosen = params.getAll(name);
+  const [isOpen, setOpen] = useState(false);
+  const [words, setWords] = useState('');
+  const isLookedFor = kind !== undefined && isOpen && (words !== '' || choices.length === 0);
+  const found = useFound(isLookedFor ? kind : undefined, words);
+  const nameOf = useNames(kind ?? 'agents', kind !== undefined && isOpen ? chosen : []);
+  const listed: readonly Choice[] = isLookedFor
+    ? (found.value?.items ?? []).map(({ id, name: called }) => ({
+        ...{ value: id, name: called, count: choices.find(({ value }) => value === id)?.count },
+      }))
+    : choices;
+  const missing = chosen.filter((value) => !listed.some((choice) => choice.value === value));
+  const shown = [...missing.map((value) => ({ value, name: kind && nameOf(value), count: undefined })), ...listed];
+  const more = isLookedFor ? (found.value?.total ?? 0) - listed.length : 0;
   return (
-    <details class="menu">
+    <details class="menu" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary>
         {label}
         {chosen.length > 0 && <span class="count">{chosen.length}</span>}
       </summary>
       <fieldset>
         <legend class="hidden">{label}</legend>
-        {choices.length === 0 && <p class="quiet">Nothing to choose from.</p>}
-        {choices.map(({ value, name: shown, count }) => (
+        {kind !== undefined && <SearchName label={`Search: ${label}`} words={words} onWords={setWords} />}
+        {shown.length === 0 && (
+          <p class="quiet">{isLookedFor && found.waiting ? 'Loading …' : 'Nothing to choose from.'}</p>
+        )}
+        {shown.map(({ value, name: shown, count }) => (
           <label key={value}>
             <input
               type="checkbox"
@@ -77,6 +108,8 @@ function FilterMenu({ name, label, choices }: FilterSpec) {
             {count !== undefined && <span class="quiet">{count.toLocaleString('en')}</span>}
           </label>
         ))}
+        {!isLookedFor && other > 0 && <p class="quiet">Others, not shown here: {other.toLocaleString('en')} events.</p>}
+        {more > 0 && <p class="quiet">And {more.toLocaleString('en')} more: look for a part of the name.</p>}
       </fieldset>
     </details>
   );

@@ -2,6 +2,7 @@
 // table.
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
+import { KINDS, useNames } from '../core/by-id.ts';
 import { axisText, zone } from '../core/time.ts';
 import type { EventHistogram } from '../core/types.ts';
 import { Time } from './buttons.tsx';
@@ -43,6 +44,9 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
     };
   }, [data, zone.value, dark.value]);
   const names = namesOf(data);
+  const kind = KINDS[data.by];
+  const shownAs = useNames(kind ?? 'agents', kind === undefined ? [] : names);
+  const titleOf = (name: string) => (name === '' ? '(none)' : kind === undefined ? name : shownAs(name));
   return (
     <figure class="histogram" aria-label={label}>
       <div class="bar">
@@ -50,7 +54,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
           {names.map((name) => (
             <span key={name}>
               <i class="swatch" style={{ background: colourOf(data.by, name, names.indexOf(name)) }} />
-              {name === '' ? '(none)' : name}
+              {titleOf(name)}
             </span>
           ))}
         </span>
@@ -65,7 +69,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
                 <th scope="col">{data.days ? 'Day' : 'From'}</th>
                 {names.map((name) => (
                   <th key={name} scope="col">
-                    {name === '' ? '(none)' : name}
+                    {titleOf(name)}
                   </th>
                 ))}
                 <th scope="col">All</th>

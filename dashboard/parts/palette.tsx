@@ -1,11 +1,9 @@
 // Ctrl K: to a screen, an agent, a policy by its name, or to whatever an id names.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { useAgentNames } from '../core/agents.ts';
-import { useRead } from '../core/queries.ts';
 import { go, hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
-import type { Page, Policy } from '../core/types.ts';
 import { SCREENS } from '../screens/routes.ts';
+import { useFound } from './named.tsx';
 
 type Target = { title: string; kind: string; href: string };
 const SHOWN_MAX = 12;
@@ -14,13 +12,17 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [words, setWords] = useState('');
   const [at, setAt] = useState(0);
-  const names = useAgentNames();
-  const policies = useRead<Page<Policy>>(isBound() ? undefined : 'v1/policies?limit=100');
+  const agents = useFound('agents', words, SHOWN_MAX);
+  const policies = useFound(isBound() ? undefined : 'policies', words, SHOWN_MAX);
   useLayoutEffect(() => dialog.current?.showModal(), []);
   const all: Target[] = [
     ...byId(words.trim()),
     ...SCREENS.filter(({ listed }) => listed).map(({ path, title }) => ({ title, kind: 'screen', href: hrefOf(path) })),
-    ...[...names].map(([id, title]) => ({ title, kind: 'agent', href: hrefOf('events', { agent_id: id }) })),
+    ...(agents.value?.items ?? []).map(({ id, name }) => ({
+      title: name,
+      kind: 'agent',
+      href: hrefOf('events', { agent_id: id }),
+    })),
     ...(policies.value?.items ?? []).map(({ id, name }) => ({
       title: name,
       kind: 'policy',

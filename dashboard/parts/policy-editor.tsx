@@ -17,6 +17,7 @@ import { BacktestStart } from './backtest-start.tsx';
 import { ConditionsEditor, checkedJson, type Mistake, mistakesOf } from './conditions-editor.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
+import { AgentField } from './named.tsx';
 import { type Recorded, TryPolicy } from './try-policy.tsx';
 
 const STARTS: Record<PolicyType, string> = {
@@ -33,13 +34,12 @@ type EditorProps = {
   policy?: WholePolicy | undefined;
   /** What it begins with, where that is not the policy as it is. */
   draft?: TriedPolicy;
-  agents: ReadonlyMap<string, string>;
   /** The event to try it on; left out: the newest. */
   tried?: Recorded | undefined;
   onClose: () => void;
 };
 
-export function PolicyEditor({ policy, draft, agents, tried, onClose }: EditorProps) {
+export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
   const begun = draft ?? policy;
   const [type, setType] = useState<PolicyType>(begun?.type ?? 'block_action');
   const [text, setText] = useState(begun === undefined ? STARTS.block_action : indented(begun.conditions.text));
@@ -85,7 +85,6 @@ export function PolicyEditor({ policy, draft, agents, tried, onClose }: EditorPr
       <Fields
         policy={policy}
         begun={begun}
-        agents={agents}
         type={type}
         onType={(next) => {
           if (text === STARTS[type]) setText(STARTS[next]);
@@ -132,13 +131,13 @@ export function PolicyEditor({ policy, draft, agents, tried, onClose }: EditorPr
 type FieldsProps = {
   policy: WholePolicy | undefined;
   begun: TriedPolicy | undefined;
-  agents: ReadonlyMap<string, string>;
   type: PolicyType;
   onType: (type: PolicyType) => void;
 };
 
-function Fields({ policy, begun, agents, type, onType }: FieldsProps) {
+function Fields({ policy, begun, type, onType }: FieldsProps) {
   const [name, setName] = useState(policy?.name ?? begun?.name ?? '');
+  const [agent, setAgent] = useState(begun?.agent_id ?? '');
   const isNew = policy === undefined;
   return (
     <>
@@ -163,16 +162,14 @@ function Fields({ policy, begun, agents, type, onType }: FieldsProps) {
             ))}
           </select>
         </Field>
-        <Field label="Applies to">
-          <select name="agent_id" disabled={!isNew} defaultValue={begun?.agent_id ?? ''}>
-            <option value="">all agents</option>
-            {[...agents].map(([id, agent]) => (
-              <option key={id} value={id}>
-                {agent}
-              </option>
-            ))}
-          </select>
-        </Field>
+        <AgentField
+          label="Applies to"
+          name="agent_id"
+          none="all agents"
+          value={agent}
+          onValue={setAgent}
+          disabled={!isNew}
+        />
         <Field label="Severity">
           <select name="severity" defaultValue={begun?.severity ?? ''}>
             <option value="">none</option>

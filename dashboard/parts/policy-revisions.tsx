@@ -13,6 +13,7 @@ import { Time } from './buttons.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog } from './dialog.tsx';
 import { Differences } from './differences.tsx';
+import { Actor } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { Reading } from './states.tsx';
 
@@ -77,7 +78,7 @@ function Line({ one, newest }: { one: PolicyRevision; newest: number }) {
       </a>{' '}
       {one.restored_from === null ? one.action : `put revision ${one.restored_from} back`} by{' '}
       <a href={hrefOf('audit', { actor: one.actor, resource_id: one.policy_id })}>
-        <code>{one.actor}</code>
+        <Actor actor={one.actor} />
       </a>
       , <Time at={one.created_at} />
       {one.revision !== newest && (
@@ -156,8 +157,8 @@ function Compared({ id, old, now }: { id: string; old: number; now: number }) {
   );
 }
 
-/** Whose it is stays as it is. */
-const NOT_RESTORED = ['owner'];
+/** Whose it is, and whether it is switched on, stays as it is. */
+const NOT_RESTORED = ['owner', 'status'];
 
 function Restore({
   policy,
@@ -186,6 +187,7 @@ function Restore({
         Its text becomes a new revision, in force within a second. Nothing of what was between is lost. This is what
         changes now:
       </p>
+      {policy.status !== 'active' && <p>The policy is switched off, and stays so.</p>}
       <Differences
         of={differencesOf(textOfPolicy(policy, NOT_RESTORED), textOfPolicy(text!, NOT_RESTORED))}
         none="Nothing: both say the same."

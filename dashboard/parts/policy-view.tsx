@@ -2,7 +2,6 @@
 // shadows. The tab is in the address.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { useAgentNames } from '../core/agents.ts';
 import { call } from '../core/api.ts';
 import { pathOf, usePolicy } from '../core/policies.ts';
 import { changed, forget } from '../core/queries.ts';
@@ -13,6 +12,7 @@ import { announce } from './announce.tsx';
 import { Severity, Time } from './buttons.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog } from './dialog.tsx';
+import { AgentName } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { PolicyBacktests } from './policy-backtests.tsx';
 import { PolicyEditor } from './policy-editor.tsx';
@@ -81,12 +81,11 @@ function Tabs({ policy, tab }: { policy: WholePolicy; tab: string }) {
 }
 
 function AsItIs({ policy }: { policy: WholePolicy }) {
-  const names = useAgentNames();
   const [dialog, setDialog] = useState<'edit' | 'delete' | 'switch'>();
   const close = () => setDialog(undefined);
   return (
     <>
-      <Facts policy={policy} scope={policy.agent_id === null ? 'all agents' : names.get(policy.agent_id)} />
+      <Facts policy={policy} />
       <h3>Conditions</h3>
       <Payload text={policy.conditions.text} />
       <div class="bar">
@@ -106,14 +105,14 @@ function AsItIs({ policy }: { policy: WholePolicy }) {
           </>
         )}
       </div>
-      {dialog === 'edit' && <PolicyEditor policy={policy} agents={names} onClose={close} />}
+      {dialog === 'edit' && <PolicyEditor policy={policy} onClose={close} />}
       {dialog === 'switch' && <Switch policy={policy} onClose={close} />}
       {dialog === 'delete' && <Delete policy={policy} onClose={close} />}
     </>
   );
 }
 
-function Facts({ policy, scope }: { policy: WholePolicy; scope: string | undefined }) {
+function Facts({ policy }: { policy: WholePolicy }) {
   return (
     <dl class="facts">
       <dt>Type</dt>
@@ -140,7 +139,7 @@ function Facts({ policy, scope }: { policy: WholePolicy; scope: string | undefin
         </>
       )}
       <dt>Applies to</dt>
-      <dd>{scope ?? policy.agent_id}</dd>
+      <dd>{policy.agent_id === null ? 'all agents' : <AgentName id={policy.agent_id} />}</dd>
       <dt>Revision</dt>
       <dd>
         {policy.revision}, <Time at={policy.updated_at} />

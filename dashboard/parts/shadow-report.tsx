@@ -1,23 +1,23 @@
 // What a shadow would have changed, drawn: what it would newly block and no longer block beside the policy that it
 // copies, by day, agent and tool, with samples; and making it the policy in force.
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { SHADOW_CHANGES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../core/agents.ts';
-import { call, query } from '../core/api.ts';
+import { ApiError, call, query } from '../core/api.ts';
 import { differencesOf } from '../core/differences.ts';
-import { pathOf, textOfPolicy, usePolicy } from '../core/policies.ts';
+import { pathOf, textOfPolicy, usePolicy, useRevision, useRevisions } from '../core/policies.ts';
 import { changed, forget, type Read, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { may } from '../core/session.ts';
 import { rangeOf } from '../core/time.ts';
 import type { ShadowCounts, ShadowReport, WholePolicy } from '../core/types.ts';
 import { announce } from './announce.tsx';
-import { AgentLink, EventLink, Outcome, Time } from './buttons.tsx';
+import { EventLink, Outcome, Time } from './buttons.tsx';
 import { useConflict } from './conflict.tsx';
 import { type Counts, CountsByDay, CountsTable } from './counts.tsx';
 import { Dialog } from './dialog.tsx';
 import { Differences } from './differences.tsx';
 import { TimeRange } from './filters.tsx';
+import { Actor, AgentLink, AgentName } from './named.tsx';
 import { Reading } from './states.tsx';
 
 const COUNTED = [...SHADOW_CHANGES, 'same', 'skipped'] as const;
@@ -64,7 +64,6 @@ function nameOf(count: string): string {
 }
 
 function Report({ report }: { report: ShadowReport }) {
-  const names = useAgentNames();
   const { counts } = report;
   const changes = SHADOW_CHANGES.filter((name) => counts[name] > 0).map(nameOf);
   const columns = COUNTED.filter((name) => counts[name] > 0).map(nameOf);
@@ -94,7 +93,7 @@ function Report({ report }: { report: ShadowReport }) {
             names={columns}
             lines={report.by_agent.map(({ agent_id: id, ...line }) => ({
               key: id,
-              title: <AgentLink id={id} name={names.get(id)} />,
+              title: <AgentLink id={id} />,
               counts: named(line),
             }))}
           />
@@ -111,7 +110,7 @@ function Report({ report }: { report: ShadowReport }) {
           />
         </>
       )}
-      {report.samples.length > 0 && <Samples samples={report.samples} names={names} />}
+      {report.samples.length > 0 && <Samples samples={report.samples} />}
     </>
   );
 }
@@ -149,9 +148,7 @@ function Totals({ counts }: { counts: ShadowCounts }) {
   );
 }
 
-type SamplesProps = { samples: ShadowReport['samples']; names: ReadonlyMap<string, string> };
-
-function Samples({ samples, names }: SamplesProps) {
+function Samples({ samples }: Pick<ShadowReport, 'samples'>) {
   return (
     <>
       <h3>Samples</h3>
@@ -174,7 +171,7 @@ function Samples({ samples, names }: SamplesProps) {
                     {sample.tool ?? 'no tool'}
                   </EventLink>
                   <div class="quiet">
-                    {names.get(sample.agent_id) ?? sample.agent_id}, <Time at={sample.timestamp} />
+                    <AgentName id={sample.agent_id} />, <Time at={sample.timestamp} />
                   </div>
                 </th>
                 <td>{nameOf(sample.change)}</td>
@@ -197,12 +194,16 @@ function Samples({ samples, names }: SamplesProps) {
 }
 
 /** What a shadow has of its own: it does not become part of the policy that it copies. */
-const OF_SHADOW = ['name', 'status', 'mode', 'shadow_of', 'expires_at', 'owner'];
+const OF_SHADOW = ['name', 'status', 'mode', 'shadow_of', 'shadow_of_revision', 'expires_at', 'owner'];
 
 type PromoteProps = { policy: WholePolicy; copied: Read<WholePolicy>; onClose: () => void };
 
 function Promote({ policy, copied, onClose }: PromoteProps) {
   const { guard, conflict } = useConflict(policy);
+  // What is promoted is what was read: a newer revision of the one in force is looked at before.
+  const [seen, setSeen] = useState(copied.value);
+  const original = seen ?? copied.value;
+  useEffect(() => setSeen((before) => before ?? copied.value), [copied.value]);
   // what the one in force is for is said there still, where the shadow does not say it
   const without = policy.description === undefined ? [...OF_SHADOW, 'description'] : OF_SHADOW;
   return (
@@ -212,7 +213,10 @@ function Promote({ policy, copied, onClose }: PromoteProps) {
       onClose={onClose}
       onAct={() =>
         guard(async (headers) => {
-          const { value } = await call<WholePolicy>('POST', `${pathOf(policy.id)}/promote`, { headers });
+          const path = `${pathOf(policy.id)}/promote${query({ original_revision: original?.revision })}`;
+          const { value } = await call<WholePolicy>('POST', path, { headers }).catch((error: ApiError) => {
+            throw whichChanged(error, policy);
+          });
           announce(`${value.name} is in force, at revision ${value.revision}.`);
           if (value.id !== policy.id) forget(pathOf(policy.id));
           changed('v1/policies', 'v1/audit-logs');
@@ -221,21 +225,65 @@ function Promote({ policy, copied, onClose }: PromoteProps) {
       }
     >
       {copied.waiting && copied.error === undefined && <p class="quiet">Loading …</p>}
-      {!copied.waiting && copied.value === undefined && (
+      {!copied.waiting && original === undefined && (
         <p>From the next second on it is in force: events are blocked, held and reported by it.</p>
       )}
-      {copied.value !== undefined && (
+      {original !== undefined && (
         <>
           <p>
-            Its text becomes a new revision of {copied.value.name}, in force within a second, and the shadow is gone.
-            The revision before can be restored. This is what changes:
+            Its text becomes a new revision of {original.name}, in force within a second, and the shadow is gone. The
+            revision before can be restored. This is what changes:
           </p>
-          {copied.value.status !== 'active' && <p>It is switched off now, and is switched on by this.</p>}
-          <Differences of={differencesOf(textOfPolicy(copied.value, without), textOfPolicy(policy, without))} />
+          {original.status !== 'active' && (
+            <p>
+              <strong>It is switched off, and stays so:</strong> nothing is judged by it until it is switched on.
+            </p>
+          )}
+          <Differences of={differencesOf(textOfPolicy(original, without), textOfPolicy(policy, without))} />
+          {policy.shadow_of_revision !== undefined && policy.shadow_of_revision !== original.revision && (
+            <ChangedMeanwhile policy={original} base={policy.shadow_of_revision} />
+          )}
+          {copied.value !== undefined && copied.value.revision !== original.revision && (
+            <p role="status">
+              {original.name} was changed again just now.{' '}
+              <button type="button" onClick={() => setSeen(copied.value)}>
+                Look at revision {copied.value.revision}
+              </button>
+            </p>
+          )}
         </>
       )}
       {conflict}
     </Dialog>
+  );
+}
+
+/** Another change of the policy that it copies is no change of the shadow: the dialog shows it, and then it may go on. */
+function whichChanged(error: ApiError, { shadow_of: original }: WholePolicy): ApiError {
+  if (!error.details.some(({ path }) => path === 'original_revision') || original === undefined) return error;
+  changed(pathOf(original));
+  return new ApiError(error.status, 'original_changed', error.message, error.requestId);
+}
+
+/** What others changed in the policy since the shadow was made of it: promoting the shadow may undo it. */
+function ChangedMeanwhile({ policy, base }: { policy: WholePolicy; base: number }) {
+  const before = useRevision(policy.id, base).value?.policy;
+  const revisions = useRevisions(policy.id).items.filter(({ revision }) => revision > base);
+  return (
+    <section aria-label="Changed meanwhile" class="conflict">
+      <h3>Changed meanwhile by others</h3>
+      <p>
+        The shadow was made of revision {base} of {policy.name}, which is at revision {policy.revision} now, by{' '}
+        {[...new Set(revisions.map(({ actor }) => actor))].map((actor, i) => (
+          <span key={actor}>
+            {i > 0 && ', '}
+            <Actor actor={actor} />
+          </span>
+        ))}
+        . What is not in the shadow, too, is undone by promoting it:
+      </p>
+      {before && <Differences of={differencesOf(textOfPolicy(before), textOfPolicy(policy))} />}
+    </section>
   );
 }
 

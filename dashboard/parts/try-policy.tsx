@@ -2,8 +2,8 @@
 // that is written here. No counter moves. What matched says where, and what did not says which conditions did not hold.
 import { useState } from 'preact/hooks';
 import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../core/agents.ts';
 import type { ApiError } from '../core/api.ts';
+import { useNames } from '../core/by-id.ts';
 import { jsonWith } from '../core/json.ts';
 import { useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
@@ -12,6 +12,7 @@ import type { Evaluated, EventRow, Page } from '../core/types.ts';
 import { EventLink, Outcome } from './buttons.tsx';
 import { checkedJson } from './conditions-editor.tsx';
 import { Field } from './dialog.tsx';
+import { AgentField, useFound } from './named.tsx';
 import { Problem } from './states.tsx';
 import { Match, Unmet } from './why.tsx';
 
@@ -31,7 +32,6 @@ type TryProps = {
 };
 
 export function TryPolicy({ tried, scope, ask }: TryProps) {
-  const names = useAgentNames();
   const newest = useRead<Page<EventRow>>(`v1/events?payload=none&limit=${NEWEST}`);
   const [chosen, setChosen] = useState(tried?.id);
   const [written, setWritten] = useState<MadeUp>({ agent_id: scope ?? '', type: 'tool_call', payload: PAYLOAD });
@@ -43,8 +43,13 @@ export function TryPolicy({ tried, scope, ask }: TryProps) {
     ...(tried === undefined || rows.some(({ id }) => id === tried.id) ? [] : [tried]),
     ...rows,
   ];
+  const nameOf = useNames(
+    'agents',
+    events.map((one) => one.agent_id),
+  );
+  const some = useFound('agents', '', 1).value?.items[0]?.id;
   const event = chosen === WRITTEN ? undefined : (events.find(({ id }) => id === chosen) ?? events[0]);
-  const madeUp = { ...written, agent_id: written.agent_id || ([...names.keys()][0] ?? '') };
+  const madeUp = { ...written, agent_id: written.agent_id || (some ?? '') };
   const run = async (form: HTMLFormElement) => {
     if (busy) return;
     setBusy(true);
@@ -73,18 +78,18 @@ export function TryPolicy({ tried, scope, ask }: TryProps) {
         >
           {events.map((one) => (
             <option key={one.id} value={one.id}>
-              {names.get(one.agent_id) ?? one.agent_id} · {'type' in one ? told(one as EventRow) : one.id}
+              {nameOf(one.agent_id)} · {'type' in one ? told(one as EventRow) : one.id}
             </option>
           ))}
           <option value={WRITTEN}>An event that I write</option>
         </select>
-        {(event !== undefined || names.size > 0) && (
+        {(event !== undefined || madeUp.agent_id !== '') && (
           <button type="button" aria-busy={busy} onClick={({ currentTarget }) => void run(currentTarget.form!)}>
             Try
           </button>
         )}
       </div>
-      {event === undefined && <Written event={madeUp} names={names} onChange={setWritten} />}
+      {event === undefined && <Written event={madeUp} onChange={setWritten} />}
       {error !== undefined && <Problem error={error} />}
       <div role="status">{answer !== undefined && <Says of={answer.of} says={answer.says} />}</div>
     </>
@@ -101,25 +106,18 @@ function told({ type, timestamp, policy_result: { outcome } }: EventRow): string
   return `${type} · ${outcome} · ${timeText(timestamp)}`;
 }
 
-type WrittenProps = { event: MadeUp; names: ReadonlyMap<string, string>; onChange: (event: MadeUp) => void };
+type WrittenProps = { event: MadeUp; onChange: (event: MadeUp) => void };
 
-function Written({ event, names, onChange }: WrittenProps) {
-  if (names.size === 0) return <small>An event is an agent’s: register one first.</small>;
+function Written({ event, onChange }: WrittenProps) {
+  if (event.agent_id === '') return <small>An event is an agent’s: register one first.</small>;
   return (
     <>
       <div class="columns">
-        <Field label="Agent of the event">
-          <select
-            value={event.agent_id}
-            onChange={({ currentTarget }) => onChange({ ...event, agent_id: currentTarget.value })}
-          >
-            {[...names].map(([id, name]) => (
-              <option key={id} value={id}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </Field>
+        <AgentField
+          label="Agent of the event"
+          value={event.agent_id}
+          onValue={(id) => onChange({ ...event, agent_id: id })}
+        />
         <Field label="Type of the event">
           <select
             value={event.type}

@@ -2,8 +2,8 @@
 
 import { useState } from 'preact/hooks';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
-import { call } from '../core/api.ts';
-import { changed, useList, useWhole } from '../core/queries.ts';
+import { call, query } from '../core/api.ts';
+import { changed, useList } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { Agent } from '../core/types.ts';
@@ -16,11 +16,11 @@ import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
 
 export function Agents() {
   const { params } = place.value;
-  const list = useList<Agent>('v1/agents?activity=true', { everyMs: 30_000 });
+  const words = params.get('q') ?? '';
+  const asked = query({ activity: true, [/^agt_\w{26}$/.test(words) ? 'id' : 'q']: words });
+  const list = useList<Agent>(`v1/agents${asked}`, { everyMs: 30_000 });
   const [dialog, setDialog] = useState<'register' | Agent>();
-  const words = (params.get('q') ?? '').toLowerCase();
-  useWhole(list, words !== '');
-  const shown = list.items.filter(({ name, id }) => name.toLowerCase().includes(words) || id === words);
+  const none = words === '' ? <NoAgents /> : <p class="quiet">No agent has “{words}” in its name.</p>;
   return (
     <div class="screen scrolls">
       <header class="bar">
@@ -32,7 +32,7 @@ export function Agents() {
           </button>
         )}
       </header>
-      <Reading of={list} {...(list.items.length === 0 ? { empty: <NoAgents /> } : {})}>
+      <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
         <table class="wide">
           <thead>
             <tr>
@@ -46,14 +46,11 @@ export function Agents() {
             </tr>
           </thead>
           <tbody>
-            {shown.map((agent) => (
+            {list.items.map((agent) => (
               <Row key={agent.id} agent={agent} onSwitch={() => setDialog(agent)} />
             ))}
           </tbody>
         </table>
-        {shown.length === 0 && (
-          <p class="quiet">{list.hasMore ? 'Looking …' : `No agent has “${words}” in its name.`}</p>
-        )}
         {list.hasMore && (
           <button type="button" onClick={list.more}>
             More of {list.total.toLocaleString('en')}

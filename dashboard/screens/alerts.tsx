@@ -1,7 +1,6 @@
 // Alerts: who is notified of what, by which channel.
 import { useState } from 'preact/hooks';
 import { CHANNELS, SEVERITIES, TRIGGERS } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../core/agents.ts';
 import { call } from '../core/api.ts';
 import { changed, useList } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
@@ -10,6 +9,7 @@ import type { Alert, NewAlert } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
+import { AgentField } from '../parts/named.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 
 type Open = { kind: 'new' } | { kind: 'test' | 'switch' | 'delete'; alert: Alert } | { kind: 'secret'; secret: string };
@@ -145,7 +145,7 @@ function Act({ kind, alert, onClose }: { kind: 'test' | 'switch' | 'delete'; ale
 }
 
 function NewOne({ onClose, onSecret }: { onClose: () => void; onSecret: (secret: string) => void }) {
-  const names = useAgentNames();
+  const [agent, setAgent] = useState('');
   const [channel, setChannel] = useState<string>('webhook');
   return (
     <Dialog
@@ -190,16 +190,7 @@ function NewOne({ onClose, onSecret }: { onClose: () => void; onSecret: (secret:
             ))}
           </select>
         </Field>
-        <Field label="Agent">
-          <select name="agent_id">
-            <option value="">all agents</option>
-            {[...names].map(([id, name]) => (
-              <option key={id} value={id}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </Field>
+        <AgentField label="Agent" name="agent_id" none="all agents" value={agent} onValue={setAgent} />
       </div>
       <div class="columns">
         <Field label="Channel">

@@ -1,17 +1,17 @@
 // The anomalies feed, and one of them open: the sentence, what was observed against what is usual, and the events
 // behind it.
 import { ANOMALY_KINDS, SEVERITIES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
 import type { Anomaly, Series } from '../core/types.ts';
-import { AgentLink, CopyButton, EventLink, Severity, Time } from '../parts/buttons.tsx';
+import { CopyButton, EventLink, Severity, Time } from '../parts/buttons.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { AgentLink, AgentName } from '../parts/named.tsx';
 import { SeriesChart } from '../parts/series-chart.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
@@ -21,7 +21,6 @@ const AROUND_MS = 300_000;
 
 export function Anomalies() {
   const { params } = place.value;
-  const names = useAgentNames();
   const filters = Object.fromEntries(
     ['kind', 'severity', 'agent_id', 'policy_id'].map((name) => [name, params.getAll(name)]),
   );
@@ -62,7 +61,7 @@ export function Anomalies() {
           specs={[
             { name: 'kind', label: 'Kind', choices: values(ANOMALY_KINDS) },
             { name: 'severity', label: 'Severity', choices: values(SEVERITIES) },
-            { name: 'agent_id', label: 'Agent', choices: [...names].map(([value, name]) => ({ value, name })) },
+            { name: 'agent_id', label: 'Agent', choices: [], found: 'agents' },
           ]}
           chipsFor={['policy_id']}
         />
@@ -101,7 +100,9 @@ export function Anomalies() {
                   <Time at={anomaly.timestamp} />
                   <Severity severity={anomaly.severity} />
                   <span class="type">{anomaly.kind}</span>
-                  <span class="cut">{names.get(anomaly.agent_id) ?? anomaly.agent_id}</span>
+                  <span class="cut">
+                    <AgentName id={anomaly.agent_id} />
+                  </span>
                   <span class="cut">{anomaly.message}</span>
                 </a>
               );
@@ -125,15 +126,10 @@ export function Anomalies() {
 
 function One({ id }: { id: string }) {
   const series = useRead<Series>(`v1/anomalies/${encodeURIComponent(id)}/series`);
-  const names = useAgentNames();
-  return (
-    <Reading of={series}>
-      {series.value !== undefined && <Shown series={series.value} name={names.get(series.value.anomaly.agent_id)} />}
-    </Reading>
-  );
+  return <Reading of={series}>{series.value !== undefined && <Shown series={series.value} />}</Reading>;
 }
 
-function Shown({ series, name }: { series: Series; name: string | undefined }) {
+function Shown({ series }: { series: Series }) {
   const { anomaly } = series;
   const at = Date.parse(anomaly.timestamp);
   return (
@@ -146,7 +142,7 @@ function Shown({ series, name }: { series: Series; name: string | undefined }) {
         </dd>
         <dt>Agent</dt>
         <dd>
-          <AgentLink id={anomaly.agent_id} name={name} />
+          <AgentLink id={anomaly.agent_id} />
         </dd>
         <dt>At</dt>
         <dd>

@@ -1,8 +1,8 @@
 // The inbox of what waits for a person, the payload beside it. Three keys decide: choose, a or d, Enter.
 // Of two people who decide one wins; the other sees who was faster.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { useAgentNames } from '../core/agents.ts';
 import { ApiError, call, query } from '../core/api.ts';
+import { actorName } from '../core/by-id.ts';
 import { useLive } from '../core/live.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
@@ -13,6 +13,7 @@ import { announce } from '../parts/announce.tsx';
 import { EventLink, Outcome, Time, useNow } from '../parts/buttons.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { Actor, AgentName } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { placesOf, Why } from '../parts/why.tsx';
@@ -113,7 +114,6 @@ function Nothing({ status }: { status: string }) {
 }
 
 function Line({ approval, isOpen }: { approval: ApprovalRow; isOpen: boolean }) {
-  const names = useAgentNames();
   const now = useNow();
   const { params } = place.value;
   const next = new URLSearchParams(params);
@@ -121,7 +121,10 @@ function Line({ approval, isOpen }: { approval: ApprovalRow; isOpen: boolean }) 
   return (
     <li>
       <a href={hrefOf('approvals', next)} class={isOpen ? 'open' : ''} aria-current={isOpen ? 'true' : undefined}>
-        <strong>{names.get(approval.agent_id) ?? approval.agent_id}</strong> {approval.policy_name}
+        <strong>
+          <AgentName id={approval.agent_id} />
+        </strong>{' '}
+        {approval.policy_name}
         <div class="quiet">
           {approval.status === 'pending' ? (
             <>
@@ -160,7 +163,7 @@ function Decision({ approval, choice, onChoice }: DecisionProps) {
         </p>
       ) : (
         <p>
-          {approval.status} by <code>{approval.decided_by}</code>{' '}
+          {approval.status} by <Actor actor={approval.decided_by} />{' '}
           {approval.decided_at !== null && <Time at={approval.decided_at} />}. The event is{' '}
           <Outcome outcome={approval.outcome} />. {approval.comment !== null && <q>{approval.comment}</q>}
         </p>
@@ -255,7 +258,12 @@ async function whoWasFaster(id: string, refusal: ApiError): Promise<ApiError> {
   try {
     const { status, decided_by: by, comment } = (await call<Approval>('GET', `v1/approvals/${id}`)).value;
     const said = comment === null ? '' : ` “${comment}”`;
-    return new ApiError(409, refusal.code, `It was ${status} by ${by} before.${said}`, refusal.requestId);
+    return new ApiError(
+      409,
+      refusal.code,
+      `It was ${status} by ${await actorName(by)} before.${said}`,
+      refusal.requestId,
+    );
   } catch {
     return refusal;
   }
@@ -276,7 +284,7 @@ function Past({ approval }: { approval: ApprovalRow }) {
       <ul>
         {items.map(({ id, status, decided_by: by, decided_at: at, comment, agent_id: agent, event_id: event }) => (
           <li key={id}>
-            {status} by <code>{by}</code> {at !== null && <Time at={at} ago />} ·{' '}
+            {status} by <Actor actor={by} /> {at !== null && <Time at={at} ago />} ·{' '}
             <EventLink agentId={agent} id={event}>
               event
             </EventLink>{' '}

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from '../../schemas/closed-sets.ts';
 import { type ApiError, call, query, read } from '../core/api.ts';
-import { useList } from '../core/queries.ts';
+import { useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
 import type { AuditLog, Verification } from '../core/types.ts';
@@ -10,6 +10,7 @@ import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field } from '../parts/dialog.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
+import { Actor } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
@@ -29,10 +30,15 @@ export function Audit() {
     submissions: all ? undefined : false,
   });
   const list = useList<AuditLog>(`v1/audit-logs${asked}`, { name: 'logs' });
-  const open = list.items.find(({ id }) => id === params.get('id'));
+  const id = params.get('id');
+  const named = list.items.find((entry) => entry.id === id);
+  // A link may name one that is far down the list, or that the filters leave out.
+  const isAlone = id !== null && named === undefined && !list.waiting;
+  const alone = useRead<AuditLog>(isAlone ? `v1/audit-logs/${encodeURIComponent(id)}` : undefined);
+  const open = named ?? (isAlone ? alone.value : undefined);
   const values = (of: readonly string[]) => of.map((value) => ({ value }));
   return (
-    <div class={`screen ${open === undefined ? '' : 'split'}`}>
+    <div class={`screen ${id === null ? '' : 'split'}`}>
       <section class="main" aria-label="Audit log">
         <header class="bar">
           <h1 class="grow">Audit log</h1>
@@ -83,13 +89,15 @@ export function Audit() {
               next.set('id', entry.id);
               return (
                 <a
-                  class={`audit-line ${entry === open ? 'open' : ''}`}
+                  class={`audit-line ${entry === named ? 'open' : ''}`}
                   href={hrefOf('audit', next)}
-                  aria-current={entry === open ? 'true' : undefined}
+                  aria-current={entry === named ? 'true' : undefined}
                 >
                   <Time at={entry.created_at} millis />
                   <span>{entry.action}</span>
-                  <span class="cut">{entry.actor}</span>
+                  <span class="cut">
+                    <Actor actor={entry.actor} />
+                  </span>
                   <span class="cut">{entry.resource_id}</span>
                 </a>
               );
@@ -97,38 +105,48 @@ export function Audit() {
           />
         </Reading>
       </section>
-      {open !== undefined && (
+      {id !== null && (
         <aside class="side" aria-label="Open entry">
           <div class="bar end">
             <button type="button" onClick={() => setParams({ id: undefined })}>
               Close
             </button>
           </div>
-          <h2>{open.action}</h2>
-          <dl class="facts">
-            <dt>Entry</dt>
-            <dd>
-              <code>{open.id}</code>
-            </dd>
-            <dt>By</dt>
-            <dd>
-              <a href={hrefOf('audit', { actor: open.actor })}>{open.actor}</a>
-            </dd>
-            <dt>On</dt>
-            <dd>
-              {open.resource_type} <a href={hrefOf('audit', { resource_id: open.resource_id })}>{open.resource_id}</a>
-            </dd>
-            <dt>At</dt>
-            <dd>
-              <Time at={open.created_at} millis />
-            </dd>
-          </dl>
-          <Payload text={JSON.stringify(open.details)} />
+          {open === undefined ? <Reading of={alone}>{null}</Reading> : <Entry entry={open} />}
         </aside>
       )}
       {dialog === 'verify' && <Verify onClose={() => setDialog(undefined)} />}
       {dialog === 'compare' && <Compare onClose={() => setDialog(undefined)} />}
     </div>
+  );
+}
+
+function Entry({ entry }: { entry: AuditLog }) {
+  return (
+    <>
+      <h2>{entry.action}</h2>
+      <dl class="facts">
+        <dt>Entry</dt>
+        <dd>
+          <code>{entry.id}</code>
+        </dd>
+        <dt>By</dt>
+        <dd>
+          <a href={hrefOf('audit', { actor: entry.actor })}>
+            <Actor actor={entry.actor} />
+          </a>
+        </dd>
+        <dt>On</dt>
+        <dd>
+          {entry.resource_type} <a href={hrefOf('audit', { resource_id: entry.resource_id })}>{entry.resource_id}</a>
+        </dd>
+        <dt>At</dt>
+        <dd>
+          <Time at={entry.created_at} millis />
+        </dd>
+      </dl>
+      <Payload text={JSON.stringify(entry.details)} />
+    </>
   );
 }
 

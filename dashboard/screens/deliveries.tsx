@@ -1,13 +1,12 @@
 // Deliveries of notifications: every attempt and what was answered; one, or all that are filtered, can be sent again.
 import { useState } from 'preact/hooks';
 import { CHANNELS, DELIVERY_STATUSES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../core/agents.ts';
 import { ApiError, call, query, read } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
-import type { Alert, Delivery, Page } from '../core/types.ts';
+import type { Delivery, Page } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { EventLink, Severity, Time } from '../parts/buttons.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -26,8 +25,6 @@ export function Deliveries() {
   const names = ['status', 'channel', 'alert_id', 'agent_id', 'policy_id'];
   const asked = query(Object.fromEntries(names.map((name) => [name, params.getAll(name)])));
   const list = useList<Delivery>(`v1/deliveries${asked}`);
-  const alerts = useRead<Page<Alert>>('v1/alerts?limit=100');
-  const agents = useAgentNames();
   useLive(params.has('live') ? 'topics=deliveries' : undefined, {
     onRow: () => changed('v1/deliveries'),
     onGap: () => changed('v1/deliveries'),
@@ -35,7 +32,6 @@ export function Deliveries() {
   const [isAll, setAll] = useState(false);
   const id = params.get('id');
   const values = (all: readonly string[]) => all.map((value) => ({ value }));
-  const named = (all: readonly { id: string; name: string }[]) => all.map(({ id: value, name }) => ({ value, name }));
   return (
     <div class={`screen ${id === null ? '' : 'split'}`}>
       <section class="main" aria-label="Deliveries">
@@ -60,8 +56,8 @@ export function Deliveries() {
           specs={[
             { name: 'status', label: 'Status', choices: values(DELIVERY_STATUSES) },
             { name: 'channel', label: 'Channel', choices: values(CHANNELS) },
-            { name: 'alert_id', label: 'Alert', choices: named(alerts.value?.items ?? []) },
-            { name: 'agent_id', label: 'Agent', choices: [...agents].map(([value, name]) => ({ value, name })) },
+            { name: 'alert_id', label: 'Alert', choices: [], found: 'alerts' },
+            { name: 'agent_id', label: 'Agent', choices: [], found: 'agents' },
           ]}
           chipsFor={['policy_id']}
         />

@@ -1,8 +1,8 @@
 // The timeline: events of the account, newest first, with what there is of each kind over time, and one of them open
 // beside the list.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
+import { type Kind, useNames } from '../core/by-id.ts';
 import { useLive } from '../core/live.ts';
 import { client, useList, useRead, warmList } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
@@ -27,6 +27,8 @@ const LABELS: Record<(typeof FACETS)[number], string> = {
   model: 'Model',
   policy_id: 'Policy',
 };
+/** What can be looked for among more values than are counted one by one. */
+const FOUND: Partial<Record<(typeof FACETS)[number], Kind>> = { agent_id: 'agents', policy_id: 'policies' };
 /** Filters without counts; they are in addresses that other screens link to. */
 const MORE = ['trace_id', 'severity', 'detector', 'reason'] as const;
 /** Rows that came while the list was not at its top; past this the list is read again. */
@@ -59,10 +61,13 @@ export function Events() {
     counted,
   );
   const facets = useRead<EventFacets>(`v1/events/facets${filter}`, counted);
-  const names = useAgentNames();
   const [isTop, setTop] = useState(true);
   const live = useLiveRows(params, list.items, isTop);
   const { rows } = live;
+  const nameOf = useNames(
+    'agents',
+    rows.map((row) => row.agent_id),
+  );
   const open = rows.findIndex(({ id }) => id === params.get('id'));
   const show = (index: number) => {
     const row = rows[index];
@@ -139,7 +144,7 @@ export function Events() {
                 <EventLine
                   event={event}
                   href={hrefOf('events', next)}
-                  agentName={names.get(event.agent_id) ?? event.agent_id}
+                  agentName={nameOf(event.agent_id)}
                   isOpen={index === open}
                 />
               );
@@ -162,7 +167,10 @@ export function Events() {
 }
 
 function specsOf(facets: EventFacets | undefined): FilterSpec[] {
-  return FACETS.map((name) => ({ name, label: LABELS[name], choices: facets?.[name].values ?? [] }));
+  return FACETS.map((name) => ({
+    ...{ name, label: LABELS[name], choices: facets?.[name].values ?? [], other: facets?.[name].other ?? 0 },
+    found: FOUND[name],
+  }));
 }
 
 /** The list with what has come in since. It does not move while the person has scrolled, or has an event open. */

@@ -1,11 +1,11 @@
 // Policies and backtests: what each policy asks for, how often it matched in the last day, one of them open beside the
 // list, and an editor that marks what the service does not take. What is open is in the address.
-import { useAgentNames } from '../core/agents.ts';
-import { query } from '../core/api.ts';
-import { useList, useRead, useWhole } from '../core/queries.ts';
+import { ApiError, query } from '../core/api.ts';
+import { type Known, useMatches } from '../core/by-id.ts';
+import { useList } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
-import type { EventFacets, Policy } from '../core/types.ts';
+import type { Policy } from '../core/types.ts';
 import { BacktestList } from '../parts/backtest-list.tsx';
 import { BacktestView } from '../parts/backtest-view.tsx';
 import { Severity, Time } from '../parts/buttons.tsx';
@@ -20,10 +20,6 @@ const CLOSED = {
   ...{ id: undefined, tab: undefined, revision: undefined, with: undefined, backtest: undefined },
   ...{ range: undefined, from: undefined, to: undefined },
 };
-
-const DAY_MS = 86_400_000;
-/** So that the same question is asked once in a minute. */
-const CUT_MS = 60_000;
 
 /** The address: `view` which list, `id` and `backtest` what is open beside it, `new` and `try` a dialog. */
 export function Policies() {
@@ -92,15 +88,12 @@ function Head({ areBacktests }: { areBacktests: boolean }) {
 
 function PolicyList({ open }: { open: string | null }) {
   const { params } = place.value;
-  const list = useList<Policy>('v1/policies');
-  const from = new Date(Math.floor((Date.now() - DAY_MS) / CUT_MS) * CUT_MS).toISOString();
-  const hits = useRead<EventFacets>(`v1/events/facets${query({ from })}`);
-  const counts = new Map(hits.value?.policy_id.values.map(({ value, count }) => [value, count]));
-  const words = (params.get('q') ?? '').toLowerCase();
-  useWhole(list, words !== '');
-  const shown = list.items.filter(({ name }) => name.toLowerCase().includes(words));
+  const words = params.get('q') ?? '';
+  const list = useList<Policy>(`v1/policies${query({ q: words })}`);
+  const matchesOf = useMatches(list.items.map(({ id }) => id));
+  const none = words === '' ? <NoPolicies /> : <p class="quiet">No policy has “{words}” in its name.</p>;
   return (
-    <Reading of={list} {...(list.items.length === 0 ? { empty: <NoPolicies /> } : {})}>
+    <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
       <table class="wide">
         <thead>
           <tr>
@@ -113,7 +106,7 @@ function PolicyList({ open }: { open: string | null }) {
           </tr>
         </thead>
         <tbody>
-          {shown.map((policy) => (
+          {list.items.map((policy) => (
             <tr key={policy.id} class={policy.id === open ? 'open' : ''}>
               <th scope="row">
                 <a href={hrefOf('policies', { id: policy.id })}>{policy.name}</a>{' '}
@@ -127,13 +120,7 @@ function PolicyList({ open }: { open: string | null }) {
                 {policy.mode === 'shadow' && <span class="badge shadow">shadow</span>}
               </td>
               <td>
-                {hits.error !== undefined ? (
-                  'not known'
-                ) : (
-                  <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>
-                    {(counts.get(policy.id) ?? 0).toLocaleString('en')}
-                  </a>
-                )}
+                <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>{countText(matchesOf(policy.id))}</a>
               </td>
               <td>
                 <Time at={policy.updated_at} ago />
@@ -151,14 +138,17 @@ function PolicyList({ open }: { open: string | null }) {
   );
 }
 
+function countText(matches: Known<number>): string {
+  if (matches === undefined) return '…';
+  return matches === null || matches instanceof ApiError ? 'not known' : matches.toLocaleString('en');
+}
+
 /** `agent_id` and `event_id` of the address: the event to try it on. */
 function NewPolicy() {
-  const names = useAgentNames();
   const { params } = place.value;
   const [agentId, id] = [params.get('agent_id'), params.get('event_id')];
   return (
     <PolicyEditor
-      agents={names}
       tried={agentId === null || id === null ? undefined : { agent_id: agentId, id }}
       onClose={() => setParams({ new: undefined, agent_id: undefined, event_id: undefined }, { replace: true })}
     />

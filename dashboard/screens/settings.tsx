@@ -1,7 +1,6 @@
 // API keys, browsers that are signed in, and the account.
 import { useState } from 'preact/hooks';
 import { PERMISSIONS, SCOPES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../core/agents.ts';
 import { call } from '../core/api.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { isAdmin, session, signOut } from '../core/session.ts';
@@ -11,6 +10,7 @@ import { announce } from '../parts/announce.tsx';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { setTheme, type Theme, theme } from '../parts/colours.ts';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
+import { AgentField, AgentName } from '../parts/named.tsx';
 import { Reading } from '../parts/states.tsx';
 
 export function Settings() {
@@ -60,7 +60,6 @@ export function Settings() {
 
 function Keys() {
   const list = useList<ApiKey>('v1/api-keys');
-  const names = useAgentNames();
   const [dialog, setDialog] = useState<'new' | ApiKey>();
   const [made, setMade] = useState<ApiKeyCreated>();
   return (
@@ -98,7 +97,7 @@ function Keys() {
                 <td>
                   <code>…{key.hint}</code>
                 </td>
-                <td>{key.agent_id === null ? 'any' : (names.get(key.agent_id) ?? key.agent_id)}</td>
+                <td>{key.agent_id === null ? 'any' : <AgentName id={key.agent_id} />}</td>
                 <td>{key.last_used_at === null ? 'never' : <Time at={key.last_used_at} ago />}</td>
                 <td>{key.expires_at === null ? 'never' : <Time at={key.expires_at} />}</td>
                 <td>
@@ -137,7 +136,7 @@ function Keys() {
 }
 
 function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: ApiKeyCreated) => void }) {
-  const names = useAgentNames();
+  const [agent, setAgent] = useState('');
   const [scope, setScope] = useState<string>('write');
   return (
     <Dialog
@@ -173,16 +172,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: ApiKey
           </select>
         </Field>
         {scope !== 'admin' && (
-          <Field label="Bound to an agent">
-            <select name="agent_id">
-              <option value="">no</option>
-              {[...names].map(([id, name]) => (
-                <option key={id} value={id}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </Field>
+          <AgentField label="Bound to an agent" name="agent_id" none="no" value={agent} onValue={setAgent} />
         )}
         <Field label={`Expires (${zoneName()})`}>
           <input type="datetime-local" name="expires_at" />

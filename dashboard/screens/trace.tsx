@@ -2,7 +2,6 @@
 // a body is read when it is opened. Only what the agent sent is shown: an event has a time and no length, so nothing is
 // drawn as a span.
 import { useMemo } from 'preact/hooks';
-import { useAgentNames } from '../core/agents.ts';
 import { type List, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { spanText } from '../core/time.ts';
@@ -11,6 +10,7 @@ import { CopyButton, Outcome, Time } from '../parts/buttons.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { shareUrl } from '../parts/filters.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { AgentLink } from '../parts/named.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
@@ -63,7 +63,6 @@ export function Trace() {
 }
 
 function Summary({ trace }: { trace: TraceOf }) {
-  const names = useAgentNames();
   return (
     <dl class="facts">
       <dt>Trace</dt>
@@ -73,9 +72,9 @@ function Summary({ trace }: { trace: TraceOf }) {
       <dt>Agents</dt>
       <dd>
         {trace.agents.map((id) => (
-          <a key={id} href={hrefOf('agents', { q: id })}>
-            {names.get(id) ?? id}{' '}
-          </a>
+          <span key={id}>
+            <AgentLink id={id} />{' '}
+          </span>
         ))}
       </dd>
       <dt>Began</dt>

@@ -1,6 +1,6 @@
 // The list of traces: runs of agents, the newest first.
-import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
+import { useNames } from '../core/by-id.ts';
 import { useList } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
 import { rangeOf, spanText } from '../core/time.ts';
@@ -12,17 +12,19 @@ import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 export function Traces() {
   const { params } = place.value;
-  const names = useAgentNames();
   const agents = params.getAll('agent_id');
   const list = useList<Trace>(`v1/traces${query({ ...rangeOf(params), agent_id: agents })}`);
-  const choices = [...names].map(([value, name]) => ({ value, name }));
+  const nameOf = useNames(
+    'agents',
+    list.items.flatMap((trace) => trace.agents),
+  );
   return (
     <div class="screen">
       <header class="bar">
         <h1 class="grow">Traces</h1>
         <TimeRange />
       </header>
-      <Filters specs={[{ name: 'agent_id', label: 'Agent', choices }]} />
+      <Filters specs={[{ name: 'agent_id', label: 'Agent', choices: [], found: 'agents' }]} />
       <Reading
         of={list}
         {...(list.items.length === 0
@@ -49,7 +51,7 @@ export function Traces() {
               <a class="trace-line" href={hrefOf('trace', { id: trace.trace_id })}>
                 <Time at={trace.started_at} />
                 <span class="cut">{trace.trace_id}</span>
-                <span class="cut">{trace.agents.map((id) => names.get(id) ?? id).join(', ')}</span>
+                <span class="cut">{trace.agents.map(nameOf).join(', ')}</span>
                 <span>{trace.event_count} events</span>
                 <span>{spanText(trace.duration_ms)}</span>
                 <span>{trace.tokens_used === null ? '' : `${trace.tokens_used.toLocaleString('en')} tokens`}</span>
