@@ -85,7 +85,7 @@ export async function call<T>(method: string, path: string, options: Options = {
   }
   if (!response.ok) {
     const error = refusalOf(response, text);
-    if (error.code === 'invalid_token' && key === undefined && begunAt === signIns) onSignedOut();
+    if (['invalid_token', 'other_session'].includes(error.code) && key === undefined && begunAt === signIns) onSignedOut();
     throw error;
   }
   return {

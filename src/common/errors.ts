@@ -20,6 +20,10 @@ export const ERRORS = {
     status: 401,
     when: 'the Authorization header is missing or malformed, the key is unknown, expired or revoked, or the session has ended',
   },
+  other_session: {
+    status: 401,
+    when: "the cookie is of another session than the one that the page says it was drawn for (`Gatehouse-Session`, or `session` of a file's address)",
+  },
   insufficient_scope: {
     status: 403,
     when: 'the key is valid, but its scope is too low, it lacks the permission, or it is bound to an agent and this concerns the whole account',

@@ -202,7 +202,7 @@ export class Admission {
     exchange.hasCookie = true;
     const principal = await authenticator.ofSession(secret, nowMs);
     exchange.hasCookie = false;
-    browsers.checkSession(head, principal.sessionId);
+    browsers.checkSession(head.browser?.session ?? '', principal.sessionId);
     await this.#admit(request, principal, nowMs);
   }
 

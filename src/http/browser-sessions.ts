@@ -72,13 +72,13 @@ export class BrowserSessions {
   }
 
   /**
-   * Before a call with the cookie of this session is taken. Throws ServiceError invalid_token where the page that asks
-   * was signed in to another one: another page has written the cookie.
+   * Before a call with the cookie of this session is taken. Throws ServiceError other_session where the page that asks
+   * was drawn for another one (`named`; '': it does not say): a person has signed in again in another tab, or another
+   * page has written the cookie.
    */
-  checkSession({ browser }: Head, sessionId: string | null): void {
-    const { session = '' } = browser ?? {};
-    if (session === '' || session === sessionId) return;
-    throw new ServiceError('invalid_token', 'The cookie is of another session than this page: sign in again.');
+  checkSession(named: string, sessionId: string | null): void {
+    if (named === '' || named === sessionId) return;
+    throw new ServiceError('other_session', 'The cookie is of another session than this page: sign in again.');
   }
 
   /** Did the browser come by https, as far as we or a trusted proxy know? */

@@ -18,7 +18,7 @@ const ID_CHARACTERS_MAX = 200;
 /** Of the last time that a JavaScript Date can hold. */
 const TIME_MS_MAX = 8.64e15;
 /** What may change from page to page of one list. */
-const NOT_OF_THE_LIST = new Set(['limit', 'offset', 'cursor', 'payload', 'format', 'cursors']);
+const NOT_OF_THE_LIST = new Set(['limit', 'offset', 'cursor', 'payload', 'format', 'cursors', 'session']);
 
 /** One page of a list, as it was asked for. */
 export type OpenPage = PageStart & {

@@ -253,7 +253,7 @@ export class Exchange {
   errorReply(error: ServiceError): Reply {
     this.refusedAs = error.code;
     const headers: Record<string, string> = {};
-    if (error.code === 'invalid_token') headers['WWW-Authenticate'] = 'Bearer';
+    if (error.status === 401) headers['WWW-Authenticate'] = 'Bearer';
     if (error.code === 'invalid_token' && this.hasCookie) headers['Set-Cookie'] = CLEARED_COOKIES;
     if (error.retryAfterSeconds !== undefined || error.status === 429 || error.status === 503) {
       headers['Retry-After'] = String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1)));

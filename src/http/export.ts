@@ -10,7 +10,7 @@ import type { Listed, PageStart, Position } from '../../schemas/paging.ts';
 import { EXPORT_ROWS_AT_ONCE } from '../common/limits.ts';
 import { BYTE_ORDER_MARK, type Cell, csvLine } from './csv.ts';
 import { cursorBehind, type OpenPage, openPage } from './cursor.ts';
-import { cursorPaging, flag, oneOf, type QueryOf, RECORD_PAGE } from './query.ts';
+import { cursorPaging, flag, oneOf, type QueryOf, RECORD_PAGE, sessionParameter } from './query.ts';
 import { ask, markIncomplete } from './reply.ts';
 import type { AnswerSpec, Call, Parts, Reply } from './route.ts';
 
@@ -30,6 +30,7 @@ export const exportParameters = {
     false,
   ),
   cursor: { ...cursor, description: 'Cursor of a row, or `next_cursor` of the list: goes on behind it' },
+  session: sessionParameter(),
 };
 
 export const EXPORT_ANSWER: Record<number, AnswerSpec> = {

@@ -229,7 +229,7 @@ export function describeApi(routes: readonly Route[], publicUrl?: string): OpenA
           in: 'cookie',
           name: '__Host-gatehouse',
           description:
-            'For pages: the cookie that `POST /v1/session` hands over (`gatehouse` over plain HTTP beyond loopback). Calls that change something must come from a page of this origin and carry `Gatehouse-Client`.',
+            'For pages: the cookie that `POST /v1/session` hands over (`gatehouse` over plain HTTP beyond loopback). Calls that change something must come from a page of this origin and carry `Gatehouse-Client`. A page that sends the id of the session that it was drawn for as `Gatehouse-Session` is refused (401 `other_session`) once the cookie is of another; the address of a file takes it as `session`.',
         },
         apiKey: {
           type: 'http',
@@ -370,7 +370,7 @@ export function errorsOf(one: Route): Set<ErrorCode> {
     for (const code of more) codes.add(code);
   };
   if (one.needs !== null)
-    add('validation_failed', 'invalid_token', 'insufficient_scope', 'rate_limited', 'unavailable');
+    add('validation_failed', 'invalid_token', 'other_session', 'insufficient_scope', 'rate_limited', 'unavailable');
   if (one.needs !== null) add('payload_too_large');
   if (one.needs !== null && one.method !== 'GET') add('cross_site_request');
   if (one.conditional) add('revision_conflict');

@@ -112,6 +112,13 @@ function decode(text: string): string | undefined {
 
 // -- kinds of parameters
 
+/** Of what a browser saves as a file: it sends no headers of the page then. */
+export function sessionParameter(): Parameter<string | undefined> {
+  return text(
+    'For pages: id of the session that the page goes by, as `Gatehouse-Session`, which a download cannot send',
+  );
+}
+
 export function integer(
   description: string,
   range: { minimum: number; maximum: number; default: number },

@@ -193,8 +193,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   /**
-   * Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed; not_found for an agent that
-   * a bound key may not know.
+   * Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed, other_session; not_found
+   * for an agent that a bound key may not know.
    */
   makeSound(bytes: Buffer): void {
     const { route, validator, query, isAudited } = this.entry;
@@ -202,6 +202,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
       this.callerAddress = this.addressOfCaller();
     }
     this.query = parseQuery(query, this.rawQuery);
+    if (this.secret !== undefined)
+      this.#browsers.checkSession(String(this.query['session'] ?? ''), this.principal.sessionId);
     this.idempotencyKey = idempotencyKeyOf(route, this.head);
     if (this.head.ifMatch !== undefined) this.revisions = revisionsOf(route, this.head.ifMatch);
     const text = withoutMark(bytes);

@@ -180,8 +180,8 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     if (code === 'method_not_allowed') t.equal(headers.get('allow'), 'GET, HEAD, POST');
   }
   // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in
-  // approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request in
-  // sessions.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in admission.test.ts,
+  // approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request and other_session
+  // in sessions.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in admission.test.ts,
   // headers_too_large in transports.test.ts, length_required in wire.test.ts, request_timeout of the HTTP server
   // itself; unavailable below.
   const covered = [
@@ -190,6 +190,7 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     'already_decided',
     'cross_site_request',
     'last_admin_key',
+    'other_session',
     'own_request',
     'idempotency_in_progress',
     'headers_too_large',

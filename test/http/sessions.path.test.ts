@@ -111,6 +111,8 @@ t.test('T9: a cookie that another page could have written is not taken', async (
   for (const [method, path, body] of [
     ['GET', '/v1/session', undefined],
     ['GET', '/v1/agents', undefined],
+    ['GET', '/v1/stream?topics=events', undefined],
+    ['GET', '/v1/events/export', undefined],
     ['POST', '/v1/agents', { name: "in another's session" }],
     ['DELETE', '/v1/session', undefined],
   ] as const) {
@@ -121,10 +123,15 @@ t.test('T9: a cookie that another page could have written is not taken', async (
     });
     t.match(
       { status, json },
-      { status: 401, json: { error: { code: 'invalid_token', message: /another session/ } } },
+      { status: 401, json: { error: { code: 'other_session', message: /another session/ } } },
       `${method} ${path}`,
     );
     t.same(cookies, [], 'a tab that goes by it keeps it');
+  }
+  const files = ['events/export', 'anomalies/export', 'deliveries/export', 'audit-logs/export'];
+  for (const path of [...files, 'audit-logs/checkpoint']) {
+    const { status, json } = await ask('GET', `/v1/${path}?session=${mine.id}`, { cookie: theirs.cookie });
+    t.match({ status, json }, { status: 401, json: { error: { code: 'other_session' } } }, `a download: ${path}`);
   }
   t.equal((await ask('GET', '/v1/session', { cookie: theirs.cookie })).status, 200, 'it was not ended');
   t.equal((await api.get('/v1/agents?name=in%20another%27s%20session')).json.total, 0);

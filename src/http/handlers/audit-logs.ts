@@ -11,7 +11,18 @@ import { exactJson } from '../../common/exact-json.ts';
 import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
-import { anyOf, flag, oneOf, paging, type QueryOf, RECORD_PAGE, search, text, time } from '../query.ts';
+import {
+  anyOf,
+  flag,
+  oneOf,
+  paging,
+  type QueryOf,
+  RECORD_PAGE,
+  search,
+  sessionParameter,
+  text,
+  time,
+} from '../query.ts';
 import { allComplete, ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
 import { type Call, jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
 
@@ -108,6 +119,7 @@ export const auditLogRoutes: Route[] = [
     path: '/v1/audit-logs/checkpoint',
     needs: 'read',
     bound: 'refused',
+    query: { session: sessionParameter() },
     operation: {
       id: 'takeAuditCheckpoint',
       tag: 'Audit log',
