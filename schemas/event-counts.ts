@@ -8,7 +8,11 @@ const TimeOrNull = Type.Union([ResponseTime, Type.Null()]);
 export const Histogram = Type.Object({
   by: about(Type.String(), 'What the counts tell apart.', 'outcome'),
   from: about(TimeOrNull, 'Beginning of the first bucket, at or before the range. null: there is nothing to count.'),
-  bucket_ms: about(Type.Integer({ minimum: 0 }), 'Length of a bucket, in ms. 0: there is none.', 60_000),
+  bucket_ms: about(
+    Type.Integer({ minimum: 0 }),
+    'Length of a bucket, in ms; in a `zone` it is what its clock shows. 0: there is none.',
+    60_000,
+  ),
   values: about(Type.Array(Type.String()), 'Values that are told apart, the most frequent first.', [
     'allowed',
     'blocked',

@@ -6,6 +6,7 @@ import type { ClickHouse, QueryParams } from '../client.ts';
 import { instant, type QueryConditions, valuesOf } from './conditions.ts';
 import { conditionsOf, type EventFilter, settingsOf } from './event-filter.ts';
 import { decidedAs, type Final, outcomeFilter, reasonFilter, type Settling, waysDecided } from './final-outcome.ts';
+import { type Buckets, bucketsOf, type CountedRange } from './time-buckets.ts';
 
 /** What events are grouped by. `policy_id`: any policy that matched, so that an event may count for several. */
 export const COUNTED_BY = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
@@ -46,42 +47,44 @@ export async function countBy(
 }
 
 type CountedHistogram = {
-  fromMs: number;
   bucketMs: number;
   /** Values with a group of their own, the most frequent first. */
   values: string[];
   /** Are there others, which are in `total` alone? */
   hasOther: boolean;
-  buckets: { total: number; counts: Map<string, number> }[];
+  buckets: Bucket[];
 };
+
+type Bucket = { atMs: number; total: number; counts: Map<string, number> };
+type Slot = Buckets['slot'];
 
 /** Closed sets: small enough to be counted without asking first which are frequent. */
 const CLOSED: ReadonlySet<CountedBy> = new Set<CountedBy>(['outcome', 'type']);
 /** Stands for all other values. A model that calls itself so counts among them. */
 const REST = "'\\0'";
 
-/** null: nothing to count, and no time to show that for. `values`: at most so many have a group of their own. */
+/**
+ * null: nothing to count, and no time to show that for. `values`: at most so many have a group of their own. `zone`:
+ * where buckets begin (time-buckets.ts).
+ */
 export async function histogramOf(
   clickhouse: ClickHouse,
   account: string,
-  { by, buckets, values: max, filter }: { by: CountedBy; buckets: number; values: number; filter: CountFilter },
+  options: { by: CountedBy; buckets: number; values: number; zone?: string | undefined; filter: CountFilter },
 ): Promise<CountedHistogram | null> {
+  const { by, buckets, values: max, zone, filter } = options;
   const matching = await matchingOf(clickhouse, account, filter);
   const range = await rangeOf(clickhouse, filter, matching);
   if (range === null) return null;
-  const { startMs, bucketMs, count } = bucketsOf(range, buckets);
+  const { bucketMs, starts, slot } = bucketsOf(range, buckets, zone);
   // What comes in meanwhile, beyond the last bucket, is not counted.
   matching.where.and(`timestamp >= ${instant('range_from')} AND timestamp <= ${instant('range_to')}`, {
     range_from: range.fromMs,
     range_to: range.toMs,
   });
-  const slot = {
-    sql: 'intDiv(toUnixTimestamp64Milli(timestamp) - {start:Int64}, {width:Int64})',
-    params: { start: startMs, width: bucketMs },
-  };
   const frequent = CLOSED.has(by) ? undefined : await countBy(clickhouse, account, { by, max, filter });
   const shown = frequent?.values.map(([value]) => value);
-  const made = Array.from({ length: count }, () => ({ total: 0, counts: new Map<string, number>() }));
+  const made = starts.map((atMs): Bucket => ({ atMs, total: 0, counts: new Map() }));
   await fill(clickhouse, made, { by, matching, filter, slot, shown });
   if (by === 'outcome') {
     for (const { final, n, slot: at } of await moved(clickhouse, account, { matching, filter, slot }))
@@ -91,11 +94,8 @@ export async function histogramOf(
   const told = new Set(values.map(([value]) => value));
   for (const { counts } of made)
     for (const [value, n] of [...counts]) if (n === 0 || !told.has(value)) counts.delete(value);
-  return { fromMs: startMs, bucketMs, values: [...told], hasOther: other > 0, buckets: made };
+  return { bucketMs, values: [...told], hasOther: other > 0, buckets: made };
 }
-
-type Slot = { sql: string; params: QueryParams };
-type Buckets = CountedHistogram['buckets'];
 
 /**
  * One pass over the events, but by policy: an event may count for several, or for none, so totals are a pass of their
@@ -103,7 +103,7 @@ type Buckets = CountedHistogram['buckets'];
  */
 async function fill(
   clickhouse: ClickHouse,
-  made: Buckets,
+  made: Bucket[],
   options: { by: CountedBy; matching: Matching; filter: CountFilter; slot: Slot; shown: string[] | undefined },
 ): Promise<void> {
   const { by, matching, filter, slot, shown } = options;
@@ -128,7 +128,7 @@ async function fill(
   for (const { slot: at, n } of totals) made[at]!.total = n;
 }
 
-function mostFrequent(made: Buckets, max: number): Counted {
+function mostFrequent(made: readonly Bucket[], max: number): Counted {
   const sums = new Map<string, number>();
   for (const { counts } of made) for (const [value, n] of counts) sums.set(value, (sums.get(value) ?? 0) + n);
   const values = byFrequency(sums);
@@ -151,15 +151,12 @@ async function matchingOf(clickhouse: ClickHouse, account: string, filter: Count
   return { where };
 }
 
-/** Whole ms: buckets begin with one. The filter compares to the microsecond. */
-type Range = { fromMs: number; toMs: number };
-
 function whole(at: number | undefined): number | undefined {
   return at === undefined ? undefined : Math.floor(at);
 }
 
 /** What was asked for, else from the first to the last event that there is. */
-async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: Matching): Promise<Range | null> {
+async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: Matching): Promise<CountedRange | null> {
   const { from, to } = filter;
   if (from !== undefined && to !== undefined)
     return from <= to ? { fromMs: Math.floor(from), toMs: Math.floor(to) } : null;
@@ -177,37 +174,13 @@ async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: M
   return { fromMs: whole(from) ?? firstMs, toMs: whole(to) ?? lastMs };
 }
 
-const SECOND = 1_000;
-const HOUR = 3_600 * SECOND;
-const DAY = 24 * HOUR;
-/** Widths that a person reads off an axis. Above the last: whole multiples of it. */
-const WIDTHS = [1, 5, 10, 50, 100, 500, ...[1, 5, 10, 15, 30, 60, 300, 600, 900, 1_800].map((n) => n * SECOND)].concat(
-  [1, 3, 6, 12].map((n) => n * HOUR),
-  [1, 7, 30].map((n) => n * DAY),
-);
-
-/**
- * As many as asked for at most, and one more where the first begins earlier than the range; each begins at a multiple
- * of its width.
- */
-export function bucketsOf(
-  { fromMs, toMs }: Range,
-  buckets: number,
-): { startMs: number; bucketMs: number; count: number } {
-  const least = (toMs - fromMs + 1) / buckets;
-  const widest = WIDTHS.at(-1)!;
-  const bucketMs = WIDTHS.find((width) => width >= least) ?? Math.ceil(least / widest) * widest;
-  const startMs = Math.floor(fromMs / bucketMs) * bucketMs;
-  return { startMs, bucketMs, count: Math.floor((toMs - startMs) / bucketMs) + 1 };
-}
-
 type Moved = { final: Final; n: number; slot: number };
 
 /** Events that wait by their row and were decided since. */
 async function moved(
   clickhouse: ClickHouse,
   account: string,
-  { matching, filter, slot }: { matching: Matching; filter: CountFilter; slot?: { sql: string; params: QueryParams } },
+  { matching, filter, slot }: { matching: Matching; filter: CountFilter; slot?: Slot },
 ): Promise<Moved[]> {
   const decided = await waysDecided(clickhouse, account, filter.settle);
   const each = decided.map((final) =>

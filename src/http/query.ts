@@ -5,6 +5,7 @@
 // escapes, values out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
 
 import { parseSearch } from '../../clickhouse/queries/search.ts';
+import { offsetsOf } from '../../clickhouse/queries/time-buckets.ts';
 import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { parseExactTime } from '../../schemas/time.ts';
@@ -15,6 +16,7 @@ import { validationFailed } from '../common/validation.ts';
 const OFFSET_MAX = 1_000_000_000;
 const TEXT_CHARACTERS_MAX = 200;
 const SEARCH_CHARACTERS_MAX = 500;
+const ZONE_CHARACTERS_MAX = 100;
 /**
  * The longest: of a trace whose id is 200 characters that JSON escapes, six times as long, and a third more as base64.
  */
@@ -111,6 +113,21 @@ function decode(text: string): string | undefined {
 }
 
 // -- kinds of parameters
+
+export function timeZone(description: string): Parameter<string | undefined> {
+  const { read, ...name } = text(description, ZONE_CHARACTERS_MAX);
+  return {
+    ...name,
+    read(value) {
+      try {
+        offsetsOf(value);
+        return read(value);
+      } catch {
+        throw new BadValue('must be the name of a time zone, such as Europe/Berlin');
+      }
+    },
+  };
+}
 
 /** Of what a browser saves as a file: it sends no headers of the page then. */
 export function sessionParameter(): Parameter<string | undefined> {

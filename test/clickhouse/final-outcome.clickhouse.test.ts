@@ -192,9 +192,8 @@ t.test('decided: counts by outcome and over time agree with the model', async (t
       t.same(Object.fromEntries(values), countOf(wanted), label);
       const found = await histogramOf(clickhouse, accounts[0]!, { by: 'outcome', buckets: 9, values: 5, filter });
       t.equal(found === null, wanted.length === 0, label);
-      for (const [i, { counts }] of found?.buckets.entries() ?? []) {
-        const begin = found!.fromMs + i * found!.bucketMs;
-        const inside = wanted.filter(({ event: { timestamp: at } }) => at >= begin && at < begin + found!.bucketMs);
+      for (const [i, { atMs, counts }] of found?.buckets.entries() ?? []) {
+        const inside = wanted.filter(({ event: { timestamp: at } }) => at >= atMs && at < atMs + found!.bucketMs);
         t.same(Object.fromEntries([...counts].filter(([, n]) => n > 0)), countOf(inside), `${label}, bucket ${i}`);
       }
     }

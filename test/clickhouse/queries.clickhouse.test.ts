@@ -8,7 +8,7 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { anomalySeries } from '../../clickhouse/queries/anomaly-series.ts';
 import { valuesOf } from '../../clickhouse/queries/conditions.ts';
-import { bucketsOf, COUNTED_BY, type CountedBy, countBy, histogramOf } from '../../clickhouse/queries/count-events.ts';
+import { COUNTED_BY, type CountedBy, countBy, histogramOf } from '../../clickhouse/queries/count-events.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
 import { renderEvent } from '../../clickhouse/queries/event-rows.ts';
@@ -24,6 +24,7 @@ import {
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import { SEARCH_TOKENS } from '../../clickhouse/queries/search.ts';
+import { bucketsOf } from '../../clickhouse/queries/time-buckets.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/closed-sets.ts';
@@ -213,10 +214,11 @@ t.test('queries', async (t) => {
       filter: listing,
       by: fc.constantFrom(...COUNTED_BY),
       buckets: fc.constantFrom(1, 7, 60, 500),
+      zone: fc.constantFrom(undefined, 'America/New_York', 'Asia/Kathmandu', 'Australia/Lord_Howe'),
       max: fc.constantFrom(1, 2, 50),
     });
     await fc.assert(
-      fc.asyncProperty(asked, async ({ filter, by, buckets, max }) => {
+      fc.asyncProperty(asked, async ({ filter, by, buckets, zone, max }) => {
         const matching = expected(filter);
         const wanted = countsOf(matching, by);
         const counted = await countBy(clickhouse, account, { by, max, filter });
@@ -225,7 +227,7 @@ t.test('queries', async (t) => {
           counted.other,
           wanted.slice(max).reduce((sum, [, n]) => sum + n, 0),
         );
-        const found = await histogramOf(clickhouse, account, { by, buckets, values: max, filter });
+        const found = await histogramOf(clickhouse, account, { by, buckets, zone, values: max, filter });
         const hasRange = filter.from !== undefined && filter.to !== undefined && filter.from <= filter.to;
         if (found === null) return t.ok(matching.length === 0 && !hasRange, 'nothing to count');
         t.ok(found.buckets.length <= buckets + 1);
@@ -234,8 +236,9 @@ t.test('queries', async (t) => {
           wanted.slice(0, max).map(([value]) => value),
         );
         for (const [i, { total, counts }] of found.buckets.entries()) {
-          const begin = found.fromMs + i * found.bucketMs;
-          const inside = matching.filter(({ timestamp: at }) => at >= begin && at < begin + found.bucketMs);
+          const begin = found.buckets[i]!.atMs;
+          const end = found.buckets[i + 1]?.atMs ?? Number.POSITIVE_INFINITY;
+          const inside = matching.filter(({ timestamp: at }) => at >= begin && at < end);
           t.equal(total, inside.length);
           const each = countsOf(inside, by).filter(([value]) => found.values.includes(value));
           t.same(Object.fromEntries(counts), Object.fromEntries(each));
@@ -251,14 +254,37 @@ t.test('queries', async (t) => {
   });
 
   t.test('buckets have lengths that are read off easily, and begin at multiples of them', async (t) => {
-    const of = (fromMs: number, toMs: number, buckets: number) => Object.values(bucketsOf({ fromMs, toMs }, buckets));
+    const of = (fromMs: number, toMs: number, buckets: number) => {
+      const { starts, bucketMs } = bucketsOf({ fromMs, toMs }, buckets);
+      return [starts[0], bucketMs, starts.length] as const;
+    };
     t.same(of(0, 0, 60), [0, 1, 1], 'one moment');
     t.same(of(BASE, BASE + 3_600_000 - 1, 60), [BASE, 60_000, 60]);
     t.same(of(BASE + 1, BASE + 3_600_000, 60), [BASE, 60_000, 61], 'one more where the first begins earlier');
     t.same(of(BASE, BASE + 61 * 60_000, 60), [BASE, 300_000, 13]);
     const ages = of(0, 100 * 365 * 86_400_000, 10);
-    t.ok(ages[1]! % (30 * 86_400_000) === 0 && ages[2]! <= 11, 'a century');
+    t.ok(ages[1] % (30 * 86_400_000) === 0 && ages[2] <= 11, 'a century');
     t.same(of(-5_000, 5_000, 20), [-5_000, 1_000, 11], 'before 1970');
+  });
+
+  t.test('in a zone a day is one of its clock, also where that is set', async (t) => {
+    const startsOf = (zone: string, from: string, to: string, buckets: number) =>
+      bucketsOf({ fromMs: Date.parse(from), toMs: Date.parse(to) }, buckets, zone).starts.map((at) =>
+        new Date(at).toISOString().slice(0, 16),
+      );
+    t.same(
+      startsOf('America/New_York', '2026-10-31T12:00:00Z', '2026-11-02T12:00:00Z', 5),
+      ['2026-10-31T04:00', '2026-10-31T16:00', '2026-11-01T04:00', '2026-11-01T17:00', '2026-11-02T05:00'],
+      'set back',
+    );
+    t.same(
+      startsOf('Europe/Berlin', '2026-03-28T00:00:00Z', '2026-03-30T12:00:00Z', 3),
+      ['2026-03-27T23:00', '2026-03-28T23:00', '2026-03-29T22:00'],
+      'set ahead',
+    );
+    t.same(startsOf('Asia/Kathmandu', '2026-05-01T00:00:00Z', '2026-05-01T02:00:00Z', 3), [
+      ...['2026-04-30T23:15', '2026-05-01T00:15', '2026-05-01T01:15'],
+    ]);
   });
 
   t.test('a list holds exactly what matches, newest first, whatever the filter, order and page', async (t) => {

@@ -225,6 +225,12 @@ t.test('counts of events stand under the filters of the list, and are those of t
     bucket_ms: 5_000,
     buckets: [{ total: 0 }, { total: 0 }, { total: 0 }],
   });
+  const days = 'from=2001-07-01T00:00:00Z&to=2001-07-02T00:00:00Z&buckets=2';
+  t.match((await api.get(`/v1/events/histogram?${days}&zone=Asia/Kathmandu`)).json, {
+    from: '2001-06-30T18:15:00.000Z',
+    bucket_ms: 86_400_000,
+    buckets: [{ at: '2001-06-30T18:15:00.000Z' }, { at: '2001-07-01T18:15:00.000Z' }],
+  });
   t.match((await api.get('/v1/events/histogram?from=2001-01-01T00:00:00Z&to=2000-01-01T00:00:00Z')).json, {
     error: { code: 'validation_failed', details: [{ path: 'from', message: /after to/ }] },
   });
@@ -234,6 +240,7 @@ t.test('counts of events stand under the filters of the list, and are those of t
     ['buckets', '501'],
     ['from', 'noon'],
     ['limit', '5'],
+    ['zone', 'Mars/Olympus'],
   ])
     t.match((await api.get(`/v1/events/histogram?${name}=${value}`)).json, {
       error: { code: 'validation_failed', details: [{ path: name }] },

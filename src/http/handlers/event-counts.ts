@@ -12,7 +12,7 @@ import { type Facet, Facets, Histogram } from '../../../schemas/event-counts.ts'
 import { isoTime } from '../../../schemas/time.ts';
 import { FACET_VALUES_MAX, HISTOGRAM_BUCKETS_MAX, HISTOGRAM_VALUES_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import { integer, oneOf, type QueryOf } from '../query.ts';
+import { integer, oneOf, type QueryOf, timeZone } from '../query.ts';
 import { ask, json, markIncomplete, onlyOne } from '../reply.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
@@ -34,31 +34,34 @@ export const eventCountRoutes: Route[] = [
         maximum: HISTOGRAM_BUCKETS_MAX,
         default: 60,
       }),
+      zone: timeZone(
+        'Time zone (IANA name) by whose clock buckets of 3 hours to 7 days begin, so that a day is one of the zone; shorter and longer ones go by its offset at the beginning. Left out: UTC',
+      ),
     },
     operation: {
       id: 'countEventsOverTime',
       tag: 'Events',
       summary: 'Count events over time',
-      description: `By \`timestamp\`, under the filters of the list, exactly. The range is that of \`from\` and \`to\`, else from the first to the last event that there is. Buckets have a length that is read off easily, and begin at multiples of it. The ${HISTOGRAM_VALUES_MAX} most frequent values are told apart.`,
+      description: `By \`timestamp\`, under the filters of the list, exactly. The range is that of \`from\` and \`to\`, else from the first to the last event that there is. Buckets have a length that is read off easily, and begin at multiples of it. In a \`zone\` days may last 23 or 25 hours. The ${HISTOGRAM_VALUES_MAX} most frequent values are told apart.`,
       answers: { 200: { description: 'Counts, bucket by bucket', schema: Histogram } },
       canBeIncomplete: true,
     },
     handle: (call, parts) =>
       counted(call, parts, async (filter) => {
-        const { by, buckets, from, to } = call.query;
+        const { by, buckets, zone, from, to } = call.query;
         if (from !== undefined && to !== undefined && from > to)
           throw validationFailed('The query string does not fit.', [{ path: 'from', message: 'must not be after to' }]);
         const found = await histogramOf(parts.clickhouse, call.account, {
-          ...{ by, buckets, values: HISTOGRAM_VALUES_MAX, filter },
+          ...{ by, buckets, zone, values: HISTOGRAM_VALUES_MAX, filter },
         });
         if (found === null) return { by, from: null, bucket_ms: 0, values: [], has_other: false, buckets: [] };
-        const { fromMs, bucketMs, values, hasOther } = found;
-        const shown = found.buckets.map(({ total, counts }, i) => ({
-          at: isoTime(fromMs + i * bucketMs),
+        const { bucketMs, values, hasOther } = found;
+        const shown = found.buckets.map(({ atMs, total, counts }) => ({
+          at: isoTime(atMs),
           total,
           counts: Object.fromEntries([...counts].filter(([, n]) => n > 0)),
         }));
-        return { by, from: isoTime(fromMs), bucket_ms: bucketMs, values, has_other: hasOther, buckets: shown };
+        return { by, from: shown[0]!.at, bucket_ms: bucketMs, values, has_other: hasOther, buckets: shown };
       }),
   }),
   route({
