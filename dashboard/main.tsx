@@ -1,7 +1,8 @@
-// The page begins here: who is signed in, then the screen that the address names.
+// The page begins here: who is signed in, then the screen that the address names. Where a person has to sign in again,
+// or a link brings a key, what a person was at stays as it is, out of sight.
 import { render } from 'preact';
-import { useEffect } from 'preact/hooks';
-import { offeredKey, openSession, session, wasSignedIn } from './core/session.ts';
+import { useEffect, useRef } from 'preact/hooks';
+import { ended, offeredKey, openSession, session, view, wasSignedIn } from './core/session.ts';
 import './parts/colours.ts';
 import 'uplot/dist/uPlot.min.css';
 import { Shell } from './parts/shell.tsx';
@@ -9,10 +10,25 @@ import { warmEvents } from './screens/events.tsx';
 import { Offered, SignIn } from './screens/sign-in.tsx';
 
 function App() {
+  const shown = useRef(-1);
   useEffect(() => void openSession(), []);
-  if (offeredKey.value !== undefined) return <Offered offered={offeredKey.value} />;
-  if (session.value === undefined) return <p class="quiet waiting">Loading …</p>;
-  return session.value === null ? <SignIn /> : <Shell />;
+  const offered = offeredKey.value;
+  const isIn = session.value !== undefined && session.value !== null;
+  const isCovered = offered !== undefined || ended.value !== undefined;
+  if (isIn && !isCovered) shown.current = view.value;
+  const isThere = isIn && shown.current === view.value;
+  return (
+    <>
+      {isThere && (
+        <div key={view.value} style={{ display: isCovered ? 'none' : 'contents' }}>
+          <Shell />
+        </div>
+      )}
+      {offered !== undefined && <Offered offered={offered} isOver={isThere} />}
+      {offered === undefined && (session.value === null || ended.value !== undefined) && <SignIn isOver={isThere} />}
+      {offered === undefined && session.value === undefined && <p class="quiet waiting">Loading …</p>}
+    </>
+  );
 }
 
 if (wasSignedIn() && !location.hash.startsWith('#key=')) warmEvents();

@@ -1,7 +1,9 @@
 // Calls of the service (under every screen). Addresses are relative to the page, so that a path prefix needs no
 // setting.
 // Invariant: every call has a deadline, and every failure is an ApiError with a sentence for people and, where there is
-// one, the request id.
+// one, the request id. Each call says which session the page was drawn for (stream and downloads too): the service
+// refuses it once the cookie is of another.
+import { noteDate } from './clock.ts';
 import { PAYLOADS, parseKeeping } from './json.ts';
 
 /** A read may wait up to 10 s for writes and run for as long again; then a person has waited enough. */
@@ -16,6 +18,8 @@ export class ApiError extends Error {
   readonly code: string;
   readonly requestId: string;
   readonly details: readonly ErrorDetail[];
+  /** When to come back; 0: it was not said. */
+  retryAfterMs = 0;
   constructor(status: number, code: string, message: string, requestId = '', details: readonly ErrorDetail[] = []) {
     super(message);
     this.status = status;
@@ -50,7 +54,7 @@ export function goBy(id: string): void {
   sessionId = id;
 }
 
-/** Called when the session is no longer valid. */
+/** Called when the session is no longer valid, or not the one of the cookie. */
 export function whenSignedOut(tell: () => void): void {
   onSignedOut = tell;
 }
@@ -60,7 +64,7 @@ export async function call<T>(method: string, path: string, options: Options = {
   const { body, rawBody, headers = {}, signal, kept = PAYLOADS, key } = options;
   const sent = rawBody ?? (body === undefined ? undefined : JSON.stringify(body));
   const deadline = AbortSignal.timeout(DEADLINE_MS);
-  const begunAt = signIns;
+  const begun = { signIns, at: Date.now() };
   let response: Response;
   let text: string;
   try {
@@ -68,9 +72,7 @@ export async function call<T>(method: string, path: string, options: Options = {
       method,
       credentials: key === undefined ? 'same-origin' : 'omit',
       headers: {
-        'Gatehouse-Client': 'dashboard',
-        ...(key === undefined ? {} : { Authorization: `Bearer ${key}` }),
-        ...(key !== undefined || sessionId === '' ? {} : { 'Gatehouse-Session': sessionId }),
+        ...(key === undefined ? ownHeaders() : { Authorization: `Bearer ${key}` }),
         ...(sent === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...headers,
       },
@@ -83,16 +85,31 @@ export async function call<T>(method: string, path: string, options: Options = {
     if (deadline.aborted) throw new ApiError(0, 'timeout', `No answer within ${DEADLINE_MS / 1000} seconds.`);
     throw new ApiError(0, 'unreachable', 'The service cannot be reached.');
   }
-  if (!response.ok) {
-    const error = refusalOf(response, text);
-    if (['invalid_token', 'other_session'].includes(error.code) && key === undefined && begunAt === signIns) onSignedOut();
-    throw error;
-  }
+  noteDate(response.headers.get('Date'), begun.at, Date.now());
+  if (!response.ok) throw refusalOf(response, text, key === undefined && begun.signIns === signIns);
   return {
     value: (text === '' ? undefined : parseKeeping(text, kept)) as T,
     incomplete: response.headers.get('Gatehouse-Incomplete') !== null,
     etag: response.headers.get('ETag'),
   };
+}
+
+function ownHeaders(): Record<string, string> {
+  return { 'Gatehouse-Client': 'dashboard', ...(sessionId === '' ? {} : { 'Gatehouse-Session': sessionId }) };
+}
+
+/** An answer that goes on until `signal`. `lastId`: of the last row that has come. Rejects with ApiError or as fetch does. */
+export async function open(path: string, lastId: string, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
+  const begun = signIns;
+  const headers = { ...ownHeaders(), ...(lastId === '' ? {} : { 'Last-Event-ID': lastId }) };
+  const response = await fetch(`../${path}`, { headers, signal, cache: 'no-store' });
+  if (response.ok && response.body !== null) return response.body;
+  throw refusalOf(response, await response.text(), begun === signIns);
+}
+
+/** The address of a file that the browser saves: it sends no headers of ours. */
+export function fileUrl(path: string): string {
+  return `../${path}${sessionId === '' ? '' : `${path.includes('?') ? '&' : '?'}session=${sessionId}`}`;
 }
 
 export function read<T>(path: string, options: Pick<Options, 'signal' | 'kept'> = {}): Promise<Answer<T>> {
@@ -110,7 +127,8 @@ export function query(values: Record<string, string | number | boolean | readonl
   return text === '' ? '' : `?${text}`;
 }
 
-function refusalOf(response: Response, text: string): ApiError {
+/** `isOfPage`: it speaks of the session that this page goes by. */
+function refusalOf(response: Response, text: string, isOfPage: boolean): ApiError {
   let error: { code?: string; message?: string; request_id?: string; details?: ErrorDetail[] } = {};
   try {
     error = (JSON.parse(text) as { error?: typeof error }).error ?? {};
@@ -118,5 +136,15 @@ function refusalOf(response: Response, text: string): ApiError {
     // A proxy answered; what it says is not for people.
   }
   const { code = 'unknown', message = `The answer was ${response.status}.`, request_id: id, details } = error;
-  return new ApiError(response.status, code, message, id ?? response.headers.get('X-Request-Id') ?? '', details);
+  if (isOfPage && SIGNED_OUT.has(code)) onSignedOut();
+  const refusal = new ApiError(
+    response.status,
+    code,
+    message,
+    id ?? response.headers.get('X-Request-Id') ?? '',
+    details,
+  );
+  refusal.retryAfterMs = Number(response.headers.get('Retry-After') ?? 0) * 1_000 || 0;
+  return refusal;
 }
+const SIGNED_OUT = new Set(['invalid_token', 'other_session']);

@@ -5,6 +5,7 @@ import {
   type InfiniteData,
   InfiniteQueryObserver,
   type InfiniteQueryObserverResult,
+  onlineManager,
   QueryClient,
   QueryObserver,
   type QueryObserverResult,
@@ -32,6 +33,12 @@ export const client = new QueryClient({
     },
   },
 });
+
+/** Nothing is read while no one is signed in; then all that is on screen is read again. */
+export function standStill(does: boolean): void {
+  onlineManager.setOnline(!does);
+  if (!does) void client.invalidateQueries();
+}
 
 export type Read<T> = {
   value: T | undefined;
@@ -158,6 +165,8 @@ type ListOptions = {
   /** What the list calls its items. */
   name?: string;
   limit?: number;
+  /** Shows what was there until the new is there, where only the beginning of the range has moved. */
+  keeps?: boolean;
   /** As of a read. */
   kept?: readonly string[];
 };
@@ -165,13 +174,14 @@ type ListOptions = {
 /** `path` with the filters, without `limit` and `cursor`. */
 export function useList<T>(
   path: string | undefined,
-  { everyMs, name = 'items', limit = PAGE_ROWS, kept }: ListOptions = {},
+  { everyMs, name = 'items', limit = PAGE_ROWS, keeps, kept }: ListOptions = {},
 ): List<T> {
   const options = {
     ...pagesOf<T>(path, limit, kept),
     getNextPageParam: (last: Answer<Page<T>>, all: unknown[]) =>
       all.length < PAGES_MAX ? last.value.next_cursor : null,
     enabled: path !== undefined,
+    ...(keeps === true ? { placeholderData: keptPages<T>(path) } : {}),
     refetchInterval: askedAgain<{ pages: Answer<Page<T>>[] }>(everyMs, ({ pages }) =>
       pages.every(({ incomplete }) => !incomplete),
     ),
@@ -196,6 +206,14 @@ export function useList<T>(
     },
     retry: () => void observer.refetch(),
   };
+}
+
+const FROM = /([?&])from=[^&]*/;
+
+function keptPages<T>(path = '') {
+  type Pages = InfiniteData<Answer<Page<T>>> | undefined;
+  return (before: Pages, of: { queryKey: readonly unknown[] } | undefined): Pages =>
+    of !== undefined && pathOfKey(of.queryKey).replace(FROM, '$1') === path.replace(FROM, '$1') ? before : undefined;
 }
 
 /** Reads a list to its end while `isNeeded`: what is searched for in the page may stand on any of its pages. */

@@ -1,17 +1,55 @@
 // The address is the state: which screen is shown, and everything that it shows it by (filters, range, selection).
 // Screens are one segment deep, `ui/events?outcome=blocked`, so every address of the service is `../` from all of them.
-// Invariant: whatever a person can set on a screen and would miss after a reload is in the query.
+// Invariant: whatever a person can set on a screen and would miss after a reload is in the query. A form with something
+// in it is left only by a person who says so (unsaved.ts).
 import { signal } from '@preact/signals';
+import { mayLeave } from './unsaved.ts';
 
-export type Place = { screen: string; params: URLSearchParams };
+/** `asOf`: the moment that a relative range is counted back from; 0: it is fixed when it is asked for. */
+export type Place = { screen: string; params: URLSearchParams; asOf: number };
+/** Of an entry of the history. `at`: its place among those of this tab. */
+type Entry = { at: number; asOf?: number };
 
-export const place = signal<Place>(read());
+let at = (history.state as Entry | null)?.at ?? 0;
+/** A reload asks again. */
+history.replaceState({ at }, '');
+let isReturning = false;
 
-addEventListener('popstate', () => (place.value = read()));
+export const place = signal<Place>(placeOf(location, 0));
 
-function read(): Place {
-  const screen = location.pathname.slice(location.pathname.lastIndexOf('/') + 1) || 'events';
-  return { screen, params: new URLSearchParams(location.search) };
+addEventListener('popstate', () => {
+  const entry = history.state as Entry | null;
+  if (entry === null) history.replaceState({ at: at + 1 }, ''); // a fragment of this page
+  const to = entry?.at ?? at + 1;
+  if (isReturning || entry === null || to === at || mayLeave()) {
+    at = to;
+    if (!isReturning) place.value = placeOf(location, entry?.asOf ?? 0);
+    isReturning = false;
+    return;
+  }
+  isReturning = true;
+  history.go(at - to);
+});
+
+function placeOf({ pathname, search }: Pick<URL, 'pathname' | 'search'>, asOf: number): Place {
+  const screen = pathname.slice(pathname.lastIndexOf('/') + 1) || 'events';
+  return { screen, params: new URLSearchParams(search), asOf };
+}
+
+/** The moment of this place, or `nowMs`, which is the moment from then on. */
+export function momentOf(nowMs: number): number {
+  const here = place.value;
+  if (here.asOf === 0) {
+    here.asOf = nowMs;
+    history.replaceState({ at, asOf: nowMs }, '');
+  }
+  return here.asOf;
+}
+
+/** Relative ranges are counted back from `nowMs`. */
+export function moveMoment(nowMs: number): void {
+  history.replaceState({ at, asOf: nowMs }, '');
+  place.value = { ...place.peek(), asOf: nowMs };
 }
 
 export function hrefOf(screen: string, params: Record<string, string | undefined> | URLSearchParams = {}): string {
@@ -27,9 +65,14 @@ export function hrefOf(screen: string, params: Record<string, string | undefined
 
 /** `replace`: what was there before is not worth going back to. */
 export function go(href: string, { replace = false } = {}): void {
-  if (replace) history.replaceState(null, '', href);
-  else history.pushState(null, '', href);
-  place.value = read();
+  if (!mayLeave()) return;
+  const before = place.peek();
+  const next = placeOf(new URL(href, location.href), 0);
+  // The range that was chosen goes on meaning the same.
+  if (next.screen === before.screen && next.params.get('range') === before.params.get('range')) next.asOf = before.asOf;
+  if (replace) history.replaceState({ at, asOf: next.asOf }, '', href);
+  else history.pushState({ at: ++at, asOf: next.asOf }, '', href);
+  place.value = next;
 }
 
 /** Sets parameters of this screen; undefined takes one away, a list repeats it. */

@@ -2,6 +2,7 @@
 // account; where another one does, the refusal leads to it.
 import { useState } from 'preact/hooks';
 import { type ApiError, call } from '../core/api.ts';
+import { nowMs } from '../core/clock.ts';
 import { jsonWith } from '../core/json.ts';
 import { changed } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
@@ -83,7 +84,7 @@ function Moment({ label, at, onAt }: { label: string; at: string; onAt: (iso: st
         type="datetime-local"
         step="1"
         value={inputOf(at)}
-        onChange={({ currentTarget }) => onAt(ofInput(currentTarget.value) ?? at)}
+        onChange={({ currentTarget }) => onAt(ofInput(currentTarget.value, at) ?? at)}
       />
     </Field>
   );
@@ -97,5 +98,5 @@ function Other({ error }: { error: ApiError | undefined }) {
 }
 
 function agoIso(ms: number): string {
-  return new Date(Date.now() - ms).toISOString();
+  return new Date(nowMs() - ms).toISOString();
 }

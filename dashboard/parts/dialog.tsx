@@ -1,7 +1,10 @@
 // A form in a native dialog: focus stays inside, Escape closes it, what the service refuses is shown where it is.
+// Invariant: what was written into it is not lost unasked, whatever closes it.
 import type { ComponentChildren } from 'preact';
-import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { ApiError } from '../core/api.ts';
+import { session } from '../core/session.ts';
+import { mayLeave, useWritten } from '../core/unsaved.ts';
 import { Problem } from './states.tsx';
 
 export type DialogProps = {
@@ -20,7 +23,9 @@ export function Dialog({ title, onClose, children, action, danger = false, onAct
   const dialog = useRef<HTMLDialogElement>(null);
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
+  const written = useWritten();
   useLayoutEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => setError(undefined), [session.value?.id]);
   const act = async (event: SubmitEvent) => {
     event.preventDefault();
     if (busy || onAct === undefined) return;
@@ -28,6 +33,7 @@ export function Dialog({ title, onClose, children, action, danger = false, onAct
     setError(undefined);
     try {
       await onAct(new FormData(event.currentTarget as HTMLFormElement));
+      written.is = false;
       if (!stay) onClose();
     } catch (refusal) {
       setError(refusal as ApiError);
@@ -35,14 +41,26 @@ export function Dialog({ title, onClose, children, action, danger = false, onAct
       setBusy(false);
     }
   };
+  const close = () => {
+    if (mayLeave([written])) dialog.current?.close();
+  };
   return (
-    <dialog ref={dialog} onClose={onClose} aria-labelledby="dialog-title">
-      <form onSubmit={act}>
+    <dialog
+      ref={dialog}
+      aria-labelledby="dialog-title"
+      onCancel={(event) => {
+        event.preventDefault();
+        close();
+      }}
+      // The browser closes it without a word at the second Escape.
+      onClose={() => (mayLeave([written]) ? onClose() : dialog.current?.showModal())}
+    >
+      <form onSubmit={act} onInput={({ target }) => (written.is ||= isPart(target))}>
         <h2 id="dialog-title">{title}</h2>
         {children}
         {error !== undefined && <Problem error={error} />}
         <div class="bar end">
-          <button type="button" onClick={() => dialog.current?.close()}>
+          <button type="button" onClick={close}>
             {action === undefined ? 'Close' : 'Cancel'}
           </button>
           {action !== undefined && (
@@ -54,6 +72,13 @@ export function Dialog({ title, onClose, children, action, danger = false, onAct
       </form>
     </dialog>
   );
+}
+
+/** Of what is sent, or was written to try it: not a search, nor which of several is looked at. */
+function isPart(field: EventTarget | null): boolean {
+  if (field instanceof HTMLTextAreaElement) return true;
+  if (field instanceof HTMLSelectElement) return field.name !== '';
+  return field instanceof HTMLInputElement && !['search', 'file'].includes(field.type);
 }
 
 /** A labelled field of a form. `hint` is read out with it. */

@@ -1,8 +1,9 @@
 // Filters of a list as chips and a menu with counts, and its range of time. All of it is in the address.
 import { useState } from 'preact/hooks';
 import { KINDS, type Kind, useNames } from '../core/by-id.ts';
-import { place, setParams } from '../core/router.ts';
-import { inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../core/time.ts';
+import { nowMs } from '../core/clock.ts';
+import { moveMoment, place, setParams } from '../core/router.ts';
+import { exactText, inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../core/time.ts';
 import { SearchName, useFound } from './named.tsx';
 
 export type Choice = { value: string; name?: string | undefined; count?: number | undefined };
@@ -124,8 +125,8 @@ export function TimeRange({ whole = 'All time', keepsOpen = false }: { whole?: s
   const isFixed = params.get('range') === null && (params.has('from') || params.has('to'));
   const set = (name: 'from' | 'to', text: string) => {
     const other = name === 'from' ? 'to' : 'from';
-    const kept = { from, to }[other];
-    setParams({ [name]: ofInput(text), [other]: kept, range: undefined, ...closing });
+    const before = { from, to };
+    setParams({ [name]: ofInput(text, before[name]), [other]: before[other], range: undefined, ...closing });
   };
   return (
     <div class="range">
@@ -136,7 +137,7 @@ export function TimeRange({ whole = 'All time', keepsOpen = false }: { whole?: s
           onChange={({ currentTarget }) => {
             const chosen = currentTarget.value;
             if (chosen === 'fixed')
-              setParams({ range: undefined, from: from ?? new Date(Date.now() - 86_400_000).toISOString(), to });
+              setParams({ range: undefined, from: from ?? new Date(nowMs() - 86_400_000).toISOString(), to });
             else setParams({ range: chosen, from: undefined, to: undefined, ...closing });
           }}
         >
@@ -149,6 +150,11 @@ export function TimeRange({ whole = 'All time', keepsOpen = false }: { whole?: s
           <option value="fixed">From … to …</option>
         </select>
       </label>
+      {params.has('range') && (
+        <button type="button" title="Counts the range back from now again" onClick={() => moveMoment(nowMs())}>
+          Refresh
+        </button>
+      )}
       {isFixed && (
         <>
           <label>
@@ -157,6 +163,7 @@ export function TimeRange({ whole = 'All time', keepsOpen = false }: { whole?: s
               type="datetime-local"
               step="1"
               value={from === undefined ? '' : inputOf(from)}
+              title={from === undefined ? '' : exactText(from)}
               onChange={({ currentTarget }) => set('from', currentTarget.value)}
             />
           </label>
@@ -167,6 +174,7 @@ export function TimeRange({ whole = 'All time', keepsOpen = false }: { whole?: s
               type="datetime-local"
               step="1"
               value={to === undefined ? '' : inputOf(to)}
+              title={to === undefined ? '' : exactText(to)}
               onChange={({ currentTarget }) => set('to', currentTarget.value)}
             />
           </label>
@@ -212,7 +220,7 @@ export function shareUrl(): string {
     const { from } = rangeOf(params);
     frozen.delete('range');
     if (from !== undefined) frozen.set('from', from);
-    frozen.set('to', new Date().toISOString());
+    frozen.set('to', new Date(nowMs()).toISOString());
   }
   const query = frozen.toString();
   return new URL(`./${screen}${query === '' ? '' : `?${query}`}`, location.href).href;

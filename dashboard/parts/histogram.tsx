@@ -162,10 +162,12 @@ function optionsOf(data: Counted, Plot: typeof uPlot, { width, latest }: Drawn):
         (plot) => {
           const { left, width: wide } = plot.select;
           if (wide < 4) return;
-          const at = (px: number) => Math.floor((plot.posToVal(px, 'x') * 1000) / bucketMs) * bucketMs;
+          const starts = data.buckets.map(({ at }) => Date.parse(at));
+          const at = (px: number) => starts.findLastIndex((start) => start <= plot.posToVal(px, 'x') * 1000);
+          const [from, to] = [Math.max(0, at(left)), Math.max(0, at(left + wide))];
           // To the last microsecond: events have these, and both ends are included.
-          const end = new Date(at(left + wide) + bucketMs - 1).toISOString().replace('Z', '999Z');
-          latest.current?.(new Date(at(left)).toISOString(), end);
+          const end = (starts[to + 1] ?? starts[to]! + bucketMs) - 1;
+          latest.current?.(new Date(starts[from]!).toISOString(), new Date(end).toISOString().replace('Z', '999Z'));
         },
       ],
     },

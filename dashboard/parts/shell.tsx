@@ -6,7 +6,7 @@ import { ApiError } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
 import { changed, useRead } from '../core/queries.ts';
 import { go, hrefOf, onLinkClick, place } from '../core/router.ts';
-import { isBound, session } from '../core/session.ts';
+import { ended, isBound, session } from '../core/session.ts';
 import { switchZone, zoneName } from '../core/time.ts';
 import type { Approval, Page } from '../core/types.ts';
 import { SCREENS, type Screen } from '../screens/routes.ts';
@@ -21,6 +21,7 @@ const overlay = signal<Overlay | undefined>(undefined);
 
 let opened = 0;
 function openOverlay(kind: Overlay['kind']): void {
+  if (ended.value !== undefined) return; // it would lie over the sign-in, unseen
   overlay.value = { kind, id: ++opened };
 }
 

@@ -7,7 +7,7 @@ import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
 import type { Anomaly, Series } from '../core/types.ts';
-import { CopyButton, EventLink, Severity, Time } from '../parts/buttons.tsx';
+import { CopyButton, EventLink, LiveButton, Severity, Time } from '../parts/buttons.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { useKeys } from '../parts/keys.ts';
@@ -26,7 +26,7 @@ export function Anomalies() {
   );
   const asked = query({ ...filters, ...rangeOf(params) });
   const list = useList<Anomaly>(`v1/anomalies${asked}`);
-  useLive(params.has('live') ? 'topics=anomalies' : undefined, {
+  const isAway = useLive(params.has('live') ? 'topics=anomalies' : undefined, {
     onRow: () => changed('v1/anomalies'),
     onGap: () => changed('v1/anomalies'),
   });
@@ -47,13 +47,7 @@ export function Anomalies() {
         <header class="bar">
           <h1 class="grow">Anomalies</h1>
           <TimeRange />
-          <button
-            type="button"
-            aria-pressed={params.has('live')}
-            onClick={() => setParams({ live: params.has('live') ? undefined : '1' })}
-          >
-            Live
-          </button>
+          <LiveButton isAway={isAway} />
           <ExportMenu path={`v1/anomalies/export${asked}`} name="anomalies" />
           <CopyButton text={shareUrl} label="Share" />
         </header>

@@ -8,7 +8,7 @@ import { rangeOf } from '../core/time.ts';
 import type { AuditLog, Verification } from '../core/types.ts';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field } from '../parts/dialog.tsx';
-import { ExportMenu } from '../parts/export.tsx';
+import { ExportMenu, FileLink } from '../parts/export.tsx';
 import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { Actor } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
@@ -47,9 +47,9 @@ export function Audit() {
           <button type="button" onClick={() => setDialog('verify')}>
             Verify
           </button>
-          <a class="button" href="../v1/audit-logs/checkpoint" download="gatehouse-checkpoint.json">
+          <FileLink path="v1/audit-logs/checkpoint" name="gatehouse-checkpoint.json" isButton>
             Checkpoint
-          </a>
+          </FileLink>
           <button type="button" onClick={() => setDialog('compare')}>
             Compare
           </button>

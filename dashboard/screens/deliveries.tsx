@@ -8,7 +8,7 @@ import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { Delivery, Page } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
-import { EventLink, Severity, Time } from '../parts/buttons.tsx';
+import { EventLink, LiveButton, Severity, Time } from '../parts/buttons.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters } from '../parts/filters.tsx';
@@ -25,28 +25,25 @@ export function Deliveries() {
   const names = ['status', 'channel', 'alert_id', 'agent_id', 'policy_id'];
   const asked = query(Object.fromEntries(names.map((name) => [name, params.getAll(name)])));
   const list = useList<Delivery>(`v1/deliveries${asked}`);
-  useLive(params.has('live') ? 'topics=deliveries' : undefined, {
+  const isAway = useLive(params.has('live') ? 'topics=deliveries' : undefined, {
     onRow: () => changed('v1/deliveries'),
     onGap: () => changed('v1/deliveries'),
   });
-  const [isAll, setAll] = useState(false);
+  const [all, setAll] = useState<Filtered>();
   const id = params.get('id');
-  const values = (all: readonly string[]) => all.map((value) => ({ value }));
+  const values = (of: readonly string[]) => of.map((value) => ({ value }));
   return (
     <div class={`screen ${id === null ? '' : 'split'}`}>
       <section class="main" aria-label="Deliveries">
         <header class="bar">
           <h1 class="grow">Deliveries</h1>
           <a href={hrefOf('alerts')}>Alerts</a>
-          <button
-            type="button"
-            aria-pressed={params.has('live')}
-            onClick={() => setParams({ live: params.has('live') ? undefined : '1' })}
-          >
-            Live
-          </button>
+          <LiveButton isAway={isAway} />
           {may('configure') && !isBound() && list.items.length > 0 && (
-            <button type="button" onClick={() => setAll(true)}>
+            <button
+              type="button"
+              onClick={() => setAll({ asked, total: list.total, until: list.items[0]!.created_at })}
+            >
               Send all of these again
             </button>
           )}
@@ -106,7 +103,7 @@ export function Deliveries() {
           <One key={id} id={id} />
         </aside>
       )}
-      {isAll && <SendAll asked={asked} total={list.total} onClose={() => setAll(false)} />}
+      {all !== undefined && <SendAll {...all} onClose={() => setAll(undefined)} />}
     </div>
   );
 }
@@ -204,8 +201,11 @@ function One({ id }: { id: string }) {
   );
 }
 
+/** What a person saw when they asked for all of it: the filters, how many, and when the newest was made. */
+type Filtered = { asked: string; total: number; until: string };
+
 /** One after another, so that a target is not flooded; what fails is counted and said. */
-function SendAll({ asked, total, onClose }: { asked: string; total: number; onClose: () => void }) {
+function SendAll({ asked, total, until, onClose }: Filtered & { onClose: () => void }) {
   const [done, setDone] = useState(0);
   const count = Math.min(total, REDELIVER_MAX);
   return (
@@ -217,7 +217,9 @@ function SendAll({ asked, total, onClose }: { asked: string; total: number; onCl
         const { value } = await read<Page<Delivery>>(
           `v1/deliveries${asked}${asked === '' ? '?' : '&'}limit=${REDELIVER_MAX}`,
         );
-        const ended = value.items.filter(({ status }) => AGAIN.has(status));
+        const ended = value.items.filter(
+          ({ status, created_at: at }) => AGAIN.has(status) && Date.parse(at) <= Date.parse(until),
+        );
         let failed = 0;
         for (const { id } of ended) {
           await call('POST', `v1/deliveries/${id}/redeliver`).catch(() => failed++);

@@ -3,13 +3,14 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { query } from '../core/api.ts';
 import { type Kind, useNames } from '../core/by-id.ts';
+import { nowMs } from '../core/clock.ts';
 import { useLive } from '../core/live.ts';
 import { client, useList, useRead, warmList } from '../core/queries.ts';
-import { hrefOf, place, setParams } from '../core/router.ts';
-import { rangeOf } from '../core/time.ts';
+import { hrefOf, moveMoment, place, setParams } from '../core/router.ts';
+import { rangeOf, zone, zoneName } from '../core/time.ts';
 import type { EventFacets, EventHistogram, EventRow } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
-import { CopyButton } from '../parts/buttons.tsx';
+import { CopyButton, LiveButton } from '../parts/buttons.tsx';
 import { EVENT_ROW_PX, EventLine } from '../parts/event-rows.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { ExportMenu } from '../parts/export.tsx';
@@ -34,6 +35,8 @@ const MORE = ['trace_id', 'severity', 'detector', 'reason'] as const;
 /** Rows that came while the list was not at its top; past this the list is read again. */
 const NEW_MAX = 1_000;
 const GAP_EVERY_MS = 5_000;
+/** How often a relative range moves on with what comes in: the chart and the counts are read again by it. */
+const MOVE_EVERY_MS = 10_000;
 
 export function filtersOf(params: URLSearchParams): Record<string, string | string[] | undefined> {
   const names = [...FACETS, ...MORE];
@@ -46,18 +49,19 @@ function listOf(params: URLSearchParams): string {
 
 /** Where this screen is opened first, its rows are asked for before it is drawn. */
 export function warmEvents(): void {
-  if (place.value.screen === 'events') warmList(listOf(place.value.params));
+  // A relative range needs the service's time, which its first answer tells.
+  if (place.value.screen === 'events' && !place.value.params.has('range')) warmList(listOf(place.value.params));
 }
 
 export function Events() {
   const { params } = place.value;
   const range = rangeOf(params);
   const filter = query({ ...filtersOf(params), ...range });
-  const list = useList<EventRow>(listOf(params));
+  const list = useList<EventRow>(listOf(params), { keeps: true });
   const by = params.get('by') ?? 'outcome';
   const counted = { behind: true, keeps: true };
   const histogram = useRead<EventHistogram>(
-    `v1/events/histogram${query({ ...filtersOf(params), ...range, by })}`,
+    `v1/events/histogram${query({ ...filtersOf(params), ...range, by, zone: zone.value === 'utc' ? undefined : zoneName() })}`,
     counted,
   );
   const facets = useRead<EventFacets>(`v1/events/facets${filter}`, counted);
@@ -87,13 +91,7 @@ export function Events() {
           <h1 class="grow">Events</h1>
           <Search label="Words in the payload" />
           <TimeRange />
-          <button
-            type="button"
-            aria-pressed={params.has('live')}
-            onClick={() => setParams({ live: params.has('live') ? undefined : '1' })}
-          >
-            Live
-          </button>
+          <LiveButton isAway={live.isAway} />
           <ExportMenu path={`v1/events/export${filter}`} name="events" />
           <CopyButton text={shareUrl} label="Share" />
         </header>
@@ -185,29 +183,38 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
     setCome([]);
     setHeld([]);
   }, [filter, isLive, items[0]?.id]);
+  const moveOn = () => {
+    const now = nowMs();
+    if (!isFrozen && params.has('range') && now - place.peek().asOf > MOVE_EVERY_MS) moveMoment(now);
+  };
   const again = () => {
     void client.invalidateQueries({ predicate: ({ queryKey }) => String(queryKey[1] ?? '').startsWith('v1/events') });
   };
-  useLive(isLive ? `topics=events&payload=preview${filter === '' ? '' : `&${filter.slice(1)}`}` : undefined, {
-    onRow: (_topic, row) => {
-      const event = row as EventRow;
-      (isFrozen ? setHeld : setCome)((rows) => [event, ...rows].slice(0, NEW_MAX));
+  const isAway = useLive(
+    isLive ? `topics=events&payload=preview${filter === '' ? '' : `&${filter.slice(1)}`}` : undefined,
+    {
+      onRow: (_topic, row) => {
+        const event = row as EventRow;
+        moveOn();
+        (isFrozen ? setHeld : setCome)((rows) => [event, ...rows].slice(0, NEW_MAX));
+      },
+      onReady: again,
+      onGap: () => {
+        // Under a flood there is a gap twice a second, and reading again is work for the stores.
+        if (performance.now() - gapAt.current < GAP_EVERY_MS) return;
+        gapAt.current = performance.now();
+        announce('More came in than is shown one by one: the list is read again.');
+        again();
+      },
     },
-    onReady: again,
-    onGap: () => {
-      // Under a flood there is a gap twice a second, and reading again is work for the stores.
-      if (performance.now() - gapAt.current < GAP_EVERY_MS) return;
-      gapAt.current = performance.now();
-      announce('More came in than is shown one by one: the list is read again.');
-      again();
-    },
-  });
+  );
   const rows = useMemo(() => {
     const known = new Set(items.map(({ id }) => id));
     return [...come.filter(({ id }) => !known.has(id)), ...items];
   }, [come, items]);
   return {
     rows,
+    isAway,
     waiting: held.length,
     take: () => {
       setCome((before) => [...held, ...before]);

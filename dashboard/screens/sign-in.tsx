@@ -1,14 +1,58 @@
 // Signing in: an API key is handed over once, and a cookie that no script can read comes back. A key that a link brings
 // is handed over when the person has seen whose account it is.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../core/api.ts';
-import { type OfferedKey, offeredKey, openSession, sessionError, signIn } from '../core/session.ts';
+import {
+  ended,
+  follow,
+  type OfferedKey,
+  offeredKey,
+  openSession,
+  session,
+  sessionError,
+  signIn,
+} from '../core/session.ts';
 import type { SignedIn } from '../core/types.ts';
+import { isWritten } from '../core/unsaved.ts';
 import { Problem } from '../parts/states.tsx';
 
 const isPlain = location.protocol === 'http:' && !/^(localhost|127\.|\[::1\])/.test(location.hostname);
 
-export function SignIn() {
+/** `isOver`: what a person was at is below, and stays; a dialog of it lets nothing but another dialog be used. */
+type Over = { isOver: boolean };
+
+function Cover({ isOver, children }: Over & { children: ComponentChildren }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => {
+    if (!isOver) return undefined;
+    const before = document.activeElement;
+    dialog.current?.showModal();
+    return () => {
+      requestAnimationFrame(() => before instanceof HTMLElement && before.isConnected && before.focus());
+    };
+  }, []);
+  const main = (
+    // Enter that is held down since before this was there says nothing.
+    <main class="sign-in" onKeyDown={(event) => event.repeat && event.key === 'Enter' && event.preventDefault()}>
+      {children}
+    </main>
+  );
+  if (!isOver) return main;
+  return (
+    <dialog
+      ref={dialog}
+      class="cover"
+      aria-label="Sign in"
+      onCancel={(event) => event.preventDefault()}
+      onClose={() => dialog.current?.showModal()}
+    >
+      {main}
+    </dialog>
+  );
+}
+
+export function SignIn({ isOver }: Over) {
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const given = error ?? sessionError.value;
@@ -26,8 +70,9 @@ export function SignIn() {
     }
   };
   return (
-    <main class="sign-in">
+    <Cover isOver={isOver}>
       <h1>Gatehouse</h1>
+      {isOver && <Ended />}
       {isPlain && (
         <p class="banner" role="status">
           This page came over plain HTTP: anyone who can read the network can read the key. Put a proxy with TLS before
@@ -49,12 +94,34 @@ export function SignIn() {
           Sign in
         </button>
       </form>
-    </main>
+    </Cover>
+  );
+}
+
+function Ended() {
+  const by = ended.value?.by;
+  return (
+    <>
+      <p role="status">
+        {by === undefined
+          ? 'Your session has ended.'
+          : 'Another tab of this browser has signed in anew, so this one does nothing more in the name of before.'}{' '}
+        {isWritten() && `What you wrote is kept: sign in to ${session.value?.account_name} to go on.`}
+      </p>
+      {by !== undefined && (
+        <p>
+          <button type="button" onClick={() => follow(by)}>
+            Go on in {by.account_name}
+          </button>{' '}
+          with the key “{by.key_label}” ({by.scope})
+        </p>
+      )}
+    </>
   );
 }
 
 /** Enter signs in a person who is signed out, and leaves one who is signed in where they are. */
-export function Offered({ offered: { key, whose, instead } }: { offered: OfferedKey }) {
+export function Offered({ offered: { key, whose, instead }, isOver }: Over & { offered: OfferedKey }) {
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const first = useRef<HTMLButtonElement>(null);
@@ -68,14 +135,14 @@ export function Offered({ offered: { key, whose, instead } }: { offered: Offered
       await signIn(key);
     } catch (refusal) {
       setError(refusal as ApiError);
+    } finally {
       setBusy(false);
     }
   };
   const isUseless = whose instanceof ApiError;
   const given = error ?? (isUseless ? whose : undefined);
   return (
-    // A key that is held down since before the link was opened says nothing.
-    <main class="sign-in" onKeyDown={(event) => event.repeat && event.preventDefault()}>
+    <Cover isOver={isOver}>
       <h1>Gatehouse</h1>
       {given !== undefined && <Problem error={given} />}
       {!isUseless && (
@@ -112,7 +179,7 @@ export function Offered({ offered: { key, whose, instead } }: { offered: Offered
           </button>
         )}
       </div>
-    </main>
+    </Cover>
   );
 }
 

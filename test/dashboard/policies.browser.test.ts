@@ -218,6 +218,7 @@ async function policies(): Promise<void> {
     t.match(says, /contested .*payload\.amount gt .*at \/amount/, 'what matches, with its reason');
     t.match(says, /exact did not match .*account eq does not hold/, 'and what does not, with its own');
     await axeInBothSchemes(t, page, 'an event tried on the policies in force');
+    page.once('dialog', (asked) => void asked.accept());
     await page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'detached' });
     t.notMatch(page.url(), /try=/);

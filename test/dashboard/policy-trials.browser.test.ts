@@ -73,6 +73,7 @@ async function trials(): Promise<void> {
       await matrix.waitFor();
       t.match(await told(matrix.getByRole('row', { name: 'then allowed' })), /then allowed \d+ 0 2 0/);
       await axeInBothSchemes(t, page, 'a draft, replayed in the editor');
+      page.once('dialog', (asked) => void asked.accept());
       await dialog.getByRole('link', { name: 'By day, agent and tool, with samples' }).click();
 
       const result = page.getByRole('region', { name: 'Backtest' });
