@@ -1,7 +1,7 @@
 // One backtest: what it tries over which events, how far it is while it runs, what it found, and stopping or deleting
 // it. What was tried can be made the policy, or a new one.
 import { useState } from 'preact/hooks';
-import { call } from '../core/api.ts';
+import { ApiError, call } from '../core/api.ts';
 import { isUnderWay, pathOfBacktest, type TriedPolicy, triedOf, useBacktest } from '../core/backtests.ts';
 import { jsonWith } from '../core/json.ts';
 import { usePolicy } from '../core/policies.ts';
@@ -76,7 +76,7 @@ function Shown({ backtest }: { backtest: Backtest }) {
         <summary>The policy as it was tried</summary>
         <Payload text={textOf(tried)} />
       </details>
-      {dialog === 'delete' && <End backtest={backtest} ends={ends} onClose={() => setDialog(undefined)} />}
+      {dialog === 'delete' && <End backtest={backtest} onClose={() => setDialog(undefined)} />}
       {dialog === 'edit' && <Edit policyId={backtest.policy_id} tried={tried} onClose={() => setDialog(undefined)} />}
     </>
   );
@@ -86,7 +86,9 @@ function textOf({ conditions, ...fields }: TriedPolicy): string {
   return jsonWith(fields, { conditions: conditions.text });
 }
 
-function End({ backtest, ends, onClose }: { backtest: Backtest; ends: string; onClose: () => void }) {
+/** Stopping one is not deleting what it found meanwhile. */
+function End({ backtest, onClose }: { backtest: Backtest; onClose: () => void }) {
+  const [ends] = useState(isUnderWay(backtest) ? 'Stop' : 'Delete');
   return (
     <Dialog
       title={`${ends} the backtest`}
@@ -94,6 +96,12 @@ function End({ backtest, ends, onClose }: { backtest: Backtest; ends: string; on
       danger
       onClose={onClose}
       onAct={async () => {
+        if (ends === 'Stop' && !isUnderWay(backtest))
+          throw new ApiError(
+            0,
+            'done',
+            'It has ended meanwhile, and nothing was deleted: close this to see what it found.',
+          );
         await call('DELETE', pathOfBacktest(backtest.id));
         announce('The backtest is gone.');
         forget(pathOfBacktest(backtest.id));

@@ -24,7 +24,7 @@ export function useKeys(keys: KeyTable): void {
     const onKey = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || isWriting(event.target)) return;
       const key = latest.current[event.key];
-      if (key === undefined) return;
+      if (key === undefined || (event.key === 'Enter' && isControl(event.target))) return;
       event.preventDefault();
       key.run();
     };
@@ -34,6 +34,11 @@ export function useKeys(keys: KeyTable): void {
       removeEventListener('keydown', onKey);
     };
   }, []);
+}
+
+/** Enter is its own there. */
+function isControl(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest('a, button, summary') !== null;
 }
 
 function isWriting(target: EventTarget | null): boolean {

@@ -81,7 +81,8 @@ function Tabs({ policy, tab }: { policy: WholePolicy; tab: string }) {
 }
 
 function AsItIs({ policy }: { policy: WholePolicy }) {
-  const [dialog, setDialog] = useState<'edit' | 'delete' | 'switch'>();
+  // As it was when a person asked for it: what others change meanwhile is a conflict when it is sent.
+  const [dialog, setDialog] = useState<{ does: 'edit' | 'delete' | 'switch'; policy: WholePolicy }>();
   const close = () => setDialog(undefined);
   return (
     <>
@@ -93,21 +94,21 @@ function AsItIs({ policy }: { policy: WholePolicy }) {
         <a href={hrefOf('audit', { resource_id: policy.id })}>Audit entries</a>
         {may('configure') && (
           <>
-            <button type="button" onClick={() => setDialog('edit')}>
+            <button type="button" onClick={() => setDialog({ does: 'edit', policy })}>
               Change
             </button>
-            <button type="button" onClick={() => setDialog('switch')}>
+            <button type="button" onClick={() => setDialog({ does: 'switch', policy })}>
               Switch {policy.status === 'active' ? 'off' : 'on'}
             </button>
-            <button type="button" class="danger" onClick={() => setDialog('delete')}>
+            <button type="button" class="danger" onClick={() => setDialog({ does: 'delete', policy })}>
               Delete
             </button>
           </>
         )}
       </div>
-      {dialog === 'edit' && <PolicyEditor policy={policy} onClose={close} />}
-      {dialog === 'switch' && <Switch policy={policy} onClose={close} />}
-      {dialog === 'delete' && <Delete policy={policy} onClose={close} />}
+      {dialog?.does === 'edit' && <PolicyEditor policy={dialog.policy} onClose={close} />}
+      {dialog?.does === 'switch' && <Switch policy={dialog.policy} onClose={close} />}
+      {dialog?.does === 'delete' && <Delete policy={dialog.policy} onClose={close} />}
     </>
   );
 }

@@ -1,6 +1,6 @@
 // Tries policies on an event, without recording it: a recorded one (one of the newest, or the one that was open), or one
 // that is written here. No counter moves. What matched says where, and what did not says which conditions did not hold.
-import { useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 import type { ApiError } from '../core/api.ts';
 import { useNames } from '../core/by-id.ts';
@@ -49,6 +49,8 @@ export function TryPolicy({ tried, scope, ask }: TryProps) {
   );
   const some = useFound('agents', '', 1).value?.items[0]?.id;
   const event = chosen === WRITTEN ? undefined : (events.find(({ id }) => id === chosen) ?? events[0]);
+  // The newest of now stays the one that is tried.
+  useLayoutEffect(() => setChosen((before) => before ?? event?.id), [event?.id]);
   const madeUp = { ...written, agent_id: written.agent_id || (some ?? '') };
   const run = async (form: HTMLFormElement) => {
     if (busy) return;

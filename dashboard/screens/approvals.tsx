@@ -1,6 +1,8 @@
 // The inbox of what waits for a person, the payload beside it. Three keys decide: choose, a or d, Enter.
 // Of two people who decide one wins; the other sees who was faster.
-import { useEffect, useRef, useState } from 'preact/hooks';
+// Invariant: what is decided is what was read. The one that is open stays open, whatever comes in or is decided
+// meanwhile, and a choice is of that one alone.
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call, query } from '../core/api.ts';
 import { actorName } from '../core/by-id.ts';
 import { useLive } from '../core/live.ts';
@@ -9,8 +11,9 @@ import { hrefOf, place, setParams } from '../core/router.ts';
 import { may } from '../core/session.ts';
 import { countdownText } from '../core/time.ts';
 import type { Approval, ApprovalRow, Page } from '../core/types.ts';
+import { keepText, keptText } from '../core/unsaved.ts';
 import { announce } from '../parts/announce.tsx';
-import { EventLink, Outcome, Time, useNow } from '../parts/buttons.tsx';
+import { EventLink, LiveState, Outcome, Time, useNow } from '../parts/buttons.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { useKeys } from '../parts/keys.ts';
 import { Actor, AgentName } from '../parts/named.tsx';
@@ -26,36 +29,39 @@ export function Approvals() {
   const status = params.get('status') ?? 'pending';
   const path = `v1/approvals${query({ status: status === 'all' ? undefined : status, expand: 'event', payload: 'full' })}`;
   const list = useList<ApprovalRow>(path, { everyMs: 15_000, limit: 50 });
-  useLive('topics=approvals', { onRow: () => changed('v1/approvals'), onGap: () => changed('v1/approvals') });
+  const isAway = useLive('topics=approvals', {
+    onRow: () => changed('v1/approvals'),
+    onGap: () => changed('v1/approvals'),
+  });
   const named = list.items.find((one) => one.id === id);
   // A link may name one that is decided by now, or far down the list.
   const alone = useRead<ApprovalRow>(
     id === null || named !== undefined || list.waiting ? undefined : `v1/approvals/${encodeURIComponent(id)}`,
   );
-  const chosen = named ?? (id === null ? list.items[0] : alone.value);
+  const last = useRef<ApprovalRow | undefined>(undefined);
+  const chosen = [named, alone.value, last.current].find((one) => one?.id === id);
+  last.current = chosen;
   const at = chosen === undefined ? -1 : list.items.indexOf(chosen);
-  const [choice, setChoice] = useState<Choice>();
   const show = (index: number) => {
     const next = list.items[index];
     if (next !== undefined) setParams({ id: next.id }, { replace: true });
-    setChoice(undefined);
   };
   useKeys({
     j: { does: 'Next approval', run: () => show(at + 1) },
     k: { does: 'Previous approval', run: () => show(Math.max(0, at - 1)) },
-    ...(may('decide') && chosen?.status === 'pending'
-      ? {
-          a: { does: 'Approve, then Enter', run: () => setChoice('approve') },
-          d: { does: 'Deny, then Enter', run: () => setChoice('deny') },
-        }
-      : {}),
-    Escape: { does: 'Take the choice back', run: () => setChoice(undefined) },
   });
+  // The first one comes up by itself where none is open. What was just decided may be in the list a moment longer.
+  const decided = useRef(new Set<string>());
+  const first = list.items.find((one) => !decided.current.has(one.id))?.id;
+  useLayoutEffect(() => {
+    if (id === null && first !== undefined) setParams({ id: first }, { replace: true });
+  }, [id, first]);
   return (
     <div class="screen split even">
       <section class="main" aria-label="Approvals">
         <header class="bar">
           <h1 class="grow">Approvals</h1>
+          <LiveState isAway={isAway} />
           <label>
             <span class="hidden">Which approvals</span>
             <select
@@ -90,7 +96,17 @@ export function Approvals() {
       </section>
       {chosen !== undefined && (
         <aside class="side" aria-label="What is to be decided">
-          <Decision key={chosen.id} approval={chosen} choice={choice} onChoice={setChoice} />
+          <Decision
+            key={chosen.id}
+            approval={chosen}
+            onDecided={() => {
+              decided.current.add(chosen.id);
+              const { screen, params: now } = place.peek();
+              // A person who has gone on meanwhile stays there.
+              if (screen === 'approvals' && now.get('id') === chosen.id)
+                setParams({ id: undefined }, { replace: true });
+            }}
+          />
         </aside>
       )}
       {chosen === undefined && id !== null && (
@@ -142,16 +158,11 @@ function Line({ approval, isOpen }: { approval: ApprovalRow; isOpen: boolean }) 
   );
 }
 
-type DecisionProps = {
-  approval: ApprovalRow;
-  choice: Choice | undefined;
-  onChoice: (choice: Choice | undefined) => void;
-};
+type DecisionProps = { approval: ApprovalRow; onDecided: () => void };
 
-function Decision({ approval, choice, onChoice }: DecisionProps) {
+function Decision({ approval, onDecided }: DecisionProps) {
   const now = useNow();
   const { event } = approval;
-  const isOpen = approval.status === 'pending' && Date.parse(approval.expires_at) > now;
   return (
     <>
       <h2>{approval.policy_name}</h2>
@@ -168,7 +179,12 @@ function Decision({ approval, choice, onChoice }: DecisionProps) {
           <Outcome outcome={approval.outcome} />. {approval.comment !== null && <q>{approval.comment}</q>}
         </p>
       )}
-      {isOpen && may('decide') && <Decide approval={approval} choice={choice} onChoice={onChoice} />}
+      {may('decide') &&
+        (approval.status === 'pending' ? (
+          <Decide approval={approval} onDecided={onDecided} />
+        ) : (
+          <TooLate approval={approval} />
+        ))}
       {event === null && <p class="quiet">The event is not stored yet, or its agent was deleted.</p>}
       {event === undefined && <EventView id={approval.event_id} agentId={approval.agent_id} />}
       {event !== null && event !== undefined && (
@@ -194,17 +210,48 @@ function Decision({ approval, choice, onChoice }: DecisionProps) {
   );
 }
 
-function Decide({ approval, choice, onChoice }: DecisionProps) {
-  const [comment, setComment] = useState('');
+/** What was being written when another person decided. */
+function TooLate({ approval: { id } }: { approval: ApprovalRow }) {
+  const [comment, setComment] = useState(keptText(id));
+  const drop = () => {
+    keepText(id, '');
+    setComment('');
+  };
+  if (comment === '') return null;
+  return (
+    <p role="status">
+      Your comment came too late, and is kept nowhere: <q>{comment}</q>{' '}
+      <button type="button" onClick={drop}>
+        Drop it
+      </button>
+    </p>
+  );
+}
+
+function Decide({ approval, onDecided }: DecisionProps) {
+  const [choice, setChoice] = useState<Choice>();
+  const [comment, setComment] = useState(keptText(approval.id));
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
   const confirm = useRef<HTMLButtonElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (choice !== undefined) confirm.current?.focus();
   }, [choice]);
-  // From the moment of the choice on, also where the button has not got the focus yet.
-  useKeys(choice === undefined ? {} : { Enter: { does: `Yes, ${choice}`, run: () => form.current?.requestSubmit() } });
+  const write = (text: string) => {
+    setComment(text);
+    keepText(approval.id, text);
+  };
+  useKeys({
+    a: { does: 'Approve, then Enter', run: () => setChoice('approve') },
+    d: { does: 'Deny, then Enter', run: () => setChoice('deny') },
+    ...(choice === undefined
+      ? {}
+      : {
+          Enter: { does: `Yes, ${choice}`, run: () => form.current?.requestSubmit() },
+          Escape: { does: 'Take the choice back', run: () => setChoice(undefined) },
+        }),
+  });
   const decide = async (event: SubmitEvent) => {
     event.preventDefault();
     if (busy || choice === undefined) return;
@@ -215,8 +262,8 @@ function Decide({ approval, choice, onChoice }: DecisionProps) {
         body: { decision: choice, ...(comment === '' ? {} : { comment }) },
       });
       announce(choice === 'approve' ? 'Approved.' : 'Denied.');
-      // The next one that waits comes up by itself.
-      setParams({ id: undefined }, { replace: true });
+      keepText(approval.id, '');
+      onDecided();
       changed('v1/approvals', 'v1/events', 'v1/agents');
     } catch (refusal) {
       setError(
@@ -227,7 +274,7 @@ function Decide({ approval, choice, onChoice }: DecisionProps) {
       changed('v1/approvals');
     } finally {
       setBusy(false);
-      onChoice(undefined);
+      setChoice(undefined);
     }
   };
   return (
@@ -235,13 +282,13 @@ function Decide({ approval, choice, onChoice }: DecisionProps) {
       {error !== undefined && <Problem error={error} />}
       <label class="field">
         <span>Comment, kept with the decision</span>
-        <input value={comment} maxLength={2000} onInput={({ currentTarget }) => setComment(currentTarget.value)} />
+        <input value={comment} maxLength={2000} onInput={({ currentTarget }) => write(currentTarget.value)} />
       </label>
       <div class="bar">
-        <button type="button" aria-pressed={choice === 'approve'} onClick={() => onChoice('approve')}>
+        <button type="button" aria-pressed={choice === 'approve'} onClick={() => setChoice('approve')}>
           Approve <kbd>a</kbd>
         </button>
-        <button type="button" aria-pressed={choice === 'deny'} onClick={() => onChoice('deny')}>
+        <button type="button" aria-pressed={choice === 'deny'} onClick={() => setChoice('deny')}>
           Deny <kbd>d</kbd>
         </button>
         {choice !== undefined && (

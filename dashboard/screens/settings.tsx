@@ -41,7 +41,7 @@ export function Settings() {
             </label>
           </dd>
         </dl>
-        <button type="button" onClick={() => void signOut()}>
+        <button type="button" onClick={() => void signOut().catch((error: Error) => announce(error.message))}>
           Sign out
         </button>
       </section>
@@ -215,6 +215,7 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
 
 function Sessions() {
   const list = useList<BrowserSession>('v1/sessions');
+  const [open, setOpen] = useState<BrowserSession>();
   return (
     <section aria-labelledby="sessions">
       <h2 id="sessions">Browsers that are signed in</h2>
@@ -251,15 +252,7 @@ function Sessions() {
                     type="button"
                     class="danger"
                     aria-label={`End the session of ${one.key_label}`}
-                    onClick={async () => {
-                      try {
-                        await call('DELETE', `v1/sessions/${one.id}`);
-                        announce('The session is ended.');
-                      } catch (error) {
-                        announce((error as Error).message);
-                      }
-                      changed('v1/sessions');
-                    }}
+                    onClick={() => setOpen(one)}
                   >
                     End
                   </button>
@@ -269,7 +262,30 @@ function Sessions() {
           </tbody>
         </table>
       </Reading>
+      {open !== undefined && <EndSession session={open} onClose={() => setOpen(undefined)} />}
     </section>
+  );
+}
+
+function EndSession({ session: of, onClose }: { session: BrowserSession; onClose: () => void }) {
+  return (
+    <Dialog
+      title={`End the session of ${of.key_label}`}
+      action="End it"
+      danger
+      onClose={onClose}
+      onAct={async () => {
+        await call('DELETE', `v1/sessions/${of.id}`);
+        announce('The session is ended.');
+        changed('v1/sessions');
+      }}
+    >
+      <p>
+        {of.user_agent || 'The browser'}, signed in from {of.ip || 'an unknown address'} at <Time at={of.created_at} />,
+        is signed out within a second.
+        {of.id === session.value?.id && ' That is this browser.'}
+      </p>
+    </Dialog>
   );
 }
 
