@@ -1,5 +1,6 @@
 // One event, whole: why it was decided so, its payload, and ways on. Beside a list, or as a screen of its own.
 
+import { curlOf } from '../core/curl.ts';
 import { useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
@@ -7,7 +8,7 @@ import type { WholeEvent } from '../core/types.ts';
 import { CopyButton, Time } from './buttons.tsx';
 import { AgentLink } from './named.tsx';
 import { Payload } from './payload.tsx';
-import { quoted, Reading, serviceUrl } from './states.tsx';
+import { Reading, serviceUrl } from './states.tsx';
 import { placesOf, Why } from './why.tsx';
 
 export function EventView({ agentId, id }: { agentId: string; id: string }) {
@@ -55,7 +56,7 @@ function Whole({ event }: { event: WholeEvent }) {
       <h3>Payload</h3>
       <Payload text={event.payload.text} marked={placesOf(event)} />
       <div class="bar">
-        <CopyButton text={() => curlOf(event)} label="Copy as curl" />
+        <CopyButton text={() => curlOf(event, serviceUrl())} label="Copy as curl" />
         <a href={hrefOf('audit', { resource_id: event.id })}>Audit entries</a>
         <a href={hrefOf('deliveries', { agent_id: event.agent_id })}>Deliveries of the agent</a>
         {may('configure') && !isBound() && (
@@ -67,11 +68,4 @@ function Whole({ event }: { event: WholeEvent }) {
       </div>
     </>
   );
-}
-
-/** Sends the same again, token by token. */
-function curlOf({ agent_id: agent, type, trace_id: trace, payload }: WholeEvent): string {
-  const more = trace === undefined ? '' : `,"trace_id":${JSON.stringify(trace)}`;
-  const body = `{"type":"${type}"${more},"payload":${payload.text}}`;
-  return `curl -X POST ${serviceUrl()}/v1/agents/${agent}/events -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d ${quoted(body)}`;
 }

@@ -92,8 +92,3 @@ export function Empty({ title, children, curl }: { title: string; children?: Com
 export function serviceUrl(): string {
   return new URL('..', location.href).href.replace(/\/$/, '');
 }
-
-/** A value in single quotes for a shell. */
-export function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
-}
