@@ -62,15 +62,6 @@ export function exactText(iso: string): string {
   return zone.value === 'utc' ? `${wallText(at)} UTC` : `${wallText(at)} ${offsetText(at)} (${zoneName()})`;
 }
 
-/** Of a chart's axis: the time of day, and the day where one begins or where a day is all that counts. */
-export function axisText(seconds: number, stepSeconds: number): string {
-  const [day, clock] = wallText(seconds * 1000)
-    .slice(0, -4)
-    .split(' ') as [string, string];
-  if (stepSeconds >= 86_400 || clock === '00:00:00') return day.slice(5);
-  return stepSeconds < 60 ? clock : clock.slice(0, 5);
-}
-
 /** Units, each with the next smaller one, to which it is rounded. */
 const UNITS = [
   ['d', DAY_MS, 'h', HOUR_MS],

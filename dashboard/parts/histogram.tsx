@@ -3,12 +3,15 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { KINDS, useNames } from '../core/by-id.ts';
-import { axisText, zone } from '../core/time.ts';
+import { axisLabel, stackedHeights } from '../core/chart.ts';
+import { timeText, zone } from '../core/time.ts';
 import type { EventHistogram } from '../core/types.ts';
 import { Time } from './buttons.tsx';
 import { colourOf, dark } from './colours.ts';
 
 const HEIGHT_PX = 130;
+/** Room for the longest label, `18:04:05.125`. */
+const AXIS_SPACE_PX = 90;
 const DAY_STEPS = [1, 2, 7, 14, 28].map((days) => days * 86_400);
 
 /** Counts over time, of whatever they are. `days`: a bucket is a day of UTC, whatever zone times are shown in. */
@@ -102,10 +105,7 @@ function namesOf({ by, values }: Counted): string[] {
 /** The tallest first: each series is drawn from the ground, and the next one over it. */
 function stackOf(data: Counted): uPlot.AlignedData {
   const at = data.buckets.map((bucket) => Date.parse(bucket.at) / 1000);
-  const names = namesOf(data);
-  const sums = data.buckets.map(() => 0);
-  const series = names.map((name) => data.buckets.map((bucket, i) => (sums[i]! += bucket.counts[name] ?? 0)));
-  return [at, ...series.reverse()];
+  return [at, ...stackedHeights(data, namesOf(data)).reverse()];
 }
 
 type Drawn = { width: number; latest: { current: HistogramProps['onRange'] } };
@@ -133,9 +133,14 @@ function optionsOf(data: Counted, Plot: typeof uPlot, { width, latest }: Drawn):
         stroke: ink,
         grid: { show: false },
         ticks: grid,
+        space: AXIS_SPACE_PX,
         ...(data.days ? { incrs: DAY_STEPS } : {}),
         values: (_plot, at, _i, _space, step) =>
-          at.map((one) => (data.days ? new Date(one * 1000).toISOString().slice(5, 10) : axisText(one, step))),
+          at.map((one) =>
+            data.days
+              ? new Date(one * 1000).toISOString().slice(5, 10)
+              : axisLabel(timeText(Math.round(one * 1000)), step),
+          ),
       },
       {
         stroke: ink,

@@ -2,7 +2,8 @@
 // marked.
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { axisText, zone } from '../core/time.ts';
+import { axisLabel } from '../core/chart.ts';
+import { timeText, zone } from '../core/time.ts';
 import type { Series } from '../core/types.ts';
 import { Time } from './buttons.tsx';
 import { dark } from './colours.ts';
@@ -95,7 +96,8 @@ function optionsOf({ anomaly, bucket_ms: bucketMs }: Series, width: number): uPl
         stroke: ink,
         grid: { show: false },
         ticks: grid,
-        values: (_plot, at, _i, _space, step) => at.map((one) => axisText(one, step)),
+        space: 90,
+        values: (_plot, at, _i, _space, step) => at.map((one) => axisLabel(timeText(Math.round(one * 1000)), step)),
       },
       { stroke: ink, grid, ticks: { show: false }, size: 64 },
     ],

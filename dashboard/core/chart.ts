@@ -1,0 +1,40 @@
+// How high the bars of a chart are drawn that are stacked in each bucket, and what stands below them.
+// Invariant: whatever there is can be seen, beside however tall a bar: a count that is not 0 has a height of its own. So
+// bars near the ground are taller than their counts; the table beside the chart has these. No two labels side by side
+// are the same.
+
+/** Of the height of the chart: two pixels of the least that charts have. */
+const LEAST_SHARE = 1 / 50;
+
+/** Of each name, from the ground up: how high its bar ends in each bucket, in counts. */
+export function stackedHeights(
+  { buckets }: { buckets: readonly { counts: Readonly<Record<string, number>>; total: number }[] },
+  names: readonly string[],
+): number[][] {
+  const least = Math.max(0, ...buckets.map(({ total }) => total)) * LEAST_SHARE;
+  const ends = buckets.map(() => 0);
+  return names.map((name) =>
+    buckets.map(({ counts }, i) => {
+      const count = counts[name] ?? 0;
+      ends[i]! += count === 0 ? 0 : Math.max(count, least);
+      return ends[i]!;
+    }),
+  );
+}
+
+const DAY_SECONDS = 86_400;
+
+/**
+ * `time`: `2026-11-25 18:04:05.123` (core/time.ts). The time of day, as exact as the steps are, and the day where one
+ * begins or where a day is all that counts.
+ */
+export function axisLabel(time: string, stepSeconds: number): string {
+  const [day, clock] = time.split(' ') as [string, string];
+  if (stepSeconds >= 300 * DAY_SECONDS) return day.slice(0, 4);
+  if (stepSeconds >= 28 * DAY_SECONDS) return day.slice(0, 7);
+  if (stepSeconds >= DAY_SECONDS || clock === '00:00:00.000') return day.slice(5);
+  if (stepSeconds >= 60) return clock.slice(0, 5);
+  if (stepSeconds >= 1) return clock.slice(0, 8);
+  const isTenths = Math.abs(stepSeconds * 10 - Math.round(stepSeconds * 10)) < 1e-6;
+  return clock.slice(0, isTenths ? 10 : 12);
+}
