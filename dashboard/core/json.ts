@@ -16,6 +16,9 @@ export const PAYLOADS: readonly string[] = ['payload'];
 /** Of answers about policies: what they ask for, and what was changed in it, number by number as it was written. */
 export const POLICY_TEXTS: readonly string[] = ['conditions', 'before', 'after'];
 
+/** Of the audit log: what an entry says, which may hold any of the above. */
+export const AUDIT_TEXTS: readonly string[] = ['details'];
+
 /** Values of keys of these names, at any depth, come as RawJson; what is inside of one stays in its text. */
 export function parseKeeping(text: string, names: readonly string[]): unknown {
   const kept: string[] = [];
@@ -71,6 +74,13 @@ export function skipSpace(text: string, at: number): number {
   return at;
 }
 
+/** Behind the number or the word that begins at `at`, however long it is. */
+export function endOfWord(text: string, at: number): number {
+  let end = at;
+  while (end < text.length && !',]} \n\r\t'.includes(text[end]!)) end++;
+  return Math.max(end, at + 1);
+}
+
 function colonBehind(text: string, at: number): number {
   const next = skipSpace(text, at);
   return text[next] === ':' ? next : -1;
@@ -80,7 +90,7 @@ function colonBehind(text: string, at: number): number {
 export function endOfValue(text: string, from: number): number {
   const first = text.charCodeAt(from);
   if (first === QUOTE) return endOfString(text, from);
-  if (!OPEN.has(first)) return from + /^[^,\]}\s]*/.exec(text.slice(from, from + 64))![0].length;
+  if (!OPEN.has(first)) return endOfWord(text, from);
   for (let at = from, depth = 0; at < text.length; ) {
     const code = text.charCodeAt(at);
     if (code === QUOTE) {

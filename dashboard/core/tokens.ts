@@ -4,7 +4,7 @@
 // copying.
 // Invariant: every character of the text that is no white space belongs to exactly one line. Linear in the text.
 // Failure: text that is no JSON (it cannot be, the service has checked it) ends the layout where it stops making sense.
-import { endOfString, endOfValue, skipSpace } from './json.ts';
+import { endOfString, endOfValue, endOfWord, skipSpace } from './json.ts';
 
 /**
  * Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it is in,
@@ -79,12 +79,6 @@ export function layOut(text: string): Layout {
     keyTo = -1;
   }
   return { text, lines: lines.slice(0, count * FIELDS), count };
-}
-
-function endOfWord(text: string, at: number): number {
-  let end = at;
-  while (end < text.length && !',]} \n\r\t'.includes(text[end]!)) end++;
-  return Math.max(end, at + 1);
 }
 
 const field = ({ lines }: Layout, line: number, which: number) => lines[line * FIELDS + which]!;

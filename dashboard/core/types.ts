@@ -5,6 +5,7 @@ import type { ListedAgent } from '../../schemas/agent.ts';
 import type { AlertCreated } from '../../schemas/alert.ts';
 import type { AnomalySeries } from '../../schemas/anomaly.ts';
 import type { ListedApproval } from '../../schemas/approval.ts';
+import type { AuditLog } from '../../schemas/audit-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import type { ListedBacktest, Backtest as WholeBacktest } from '../../schemas/backtest.ts';
 import type { Event, ListedEvent, TraceWithEvents } from '../../schemas/event.ts';
@@ -19,7 +20,6 @@ export type { Alert } from '../../schemas/alert.ts';
 export type { Anomaly } from '../../schemas/anomaly.ts';
 export type { ApiKey, ApiKeyCreated } from '../../schemas/api-key.ts';
 export type { Approval } from '../../schemas/approval.ts';
-export type { AuditLog } from '../../schemas/audit-log.ts';
 export type { BacktestResult, BacktestSample, OutcomeChange } from '../../schemas/backtest.ts';
 export type { Delivery } from '../../schemas/delivery.ts';
 export type { PolicyMatch, ShadowJudged, Trace } from '../../schemas/event.ts';
@@ -44,6 +44,8 @@ export type EventHistogram = Static<typeof Histogram>;
 export type SignedIn = Static<typeof Session>;
 export type BrowserSession = Static<typeof ListedSession>;
 
+/** With its details as text. */
+export type AuditEntry = Omit<AuditLog, 'details'> & { details: RawJson };
 /** With its conditions as text, number by number as they were written (core/policies.ts). */
 export type WholePolicy = Omit<Policy, 'conditions'> & { conditions: RawJson };
 export type PolicyRevision = Omit<RevisionOfPolicy, 'policy' | 'differences'> & {

@@ -2,10 +2,11 @@
 import { useState } from 'preact/hooks';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from '../../schemas/closed-sets.ts';
 import { type ApiError, call, query, read } from '../core/api.ts';
+import { AUDIT_TEXTS } from '../core/json.ts';
 import { useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
-import type { AuditLog, Verification } from '../core/types.ts';
+import type { AuditEntry, Verification } from '../core/types.ts';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field } from '../parts/dialog.tsx';
 import { ExportMenu, FileLink } from '../parts/export.tsx';
@@ -29,12 +30,14 @@ export function Audit() {
     ...rangeOf(params),
     submissions: all ? undefined : false,
   });
-  const list = useList<AuditLog>(`v1/audit-logs${asked}`, { name: 'logs' });
+  const list = useList<AuditEntry>(`v1/audit-logs${asked}`, { name: 'logs', kept: AUDIT_TEXTS });
   const id = params.get('id');
   const named = list.items.find((entry) => entry.id === id);
   // A link may name one that is far down the list, or that the filters leave out.
   const isAlone = id !== null && named === undefined && !list.waiting;
-  const alone = useRead<AuditLog>(isAlone ? `v1/audit-logs/${encodeURIComponent(id)}` : undefined);
+  const alone = useRead<AuditEntry>(isAlone ? `v1/audit-logs/${encodeURIComponent(id)}` : undefined, {
+    kept: AUDIT_TEXTS,
+  });
   const open = named ?? (isAlone ? alone.value : undefined);
   const values = (of: readonly string[]) => of.map((value) => ({ value }));
   return (
@@ -121,7 +124,7 @@ export function Audit() {
   );
 }
 
-function Entry({ entry }: { entry: AuditLog }) {
+function Entry({ entry }: { entry: AuditEntry }) {
   return (
     <>
       <h2>{entry.action}</h2>
@@ -145,7 +148,7 @@ function Entry({ entry }: { entry: AuditLog }) {
           <Time at={entry.created_at} millis />
         </dd>
       </dl>
-      <Payload text={JSON.stringify(entry.details)} />
+      <Payload text={entry.details.text} />
     </>
   );
 }

@@ -3,7 +3,7 @@
 import { query } from '../core/api.ts';
 import { useRead } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
-import type { AuditLog } from '../core/types.ts';
+import type { AuditEntry } from '../core/types.ts';
 import { EventView } from '../parts/event-view.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 
@@ -28,7 +28,7 @@ export function Event() {
 }
 
 function OfSomeAgent({ id }: { id: string }) {
-  const reading = useRead<{ logs: AuditLog[] }>(
+  const reading = useRead<{ logs: Pick<AuditEntry, 'actor'>[] }>(
     `v1/audit-logs${query({ resource_type: 'event', resource_id: id, limit: 5 })}`,
   );
   const agents = reading.value?.logs.map(({ actor }) => /^agent:(.+)$/.exec(actor)?.[1]);
