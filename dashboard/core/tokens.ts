@@ -144,36 +144,111 @@ export function membersOf(layout: Layout, parent: number): number[] {
   return found;
 }
 
-/** One line each, indented, for an editor. */
-export function indented(text: string): string {
+/** Deeper lines stand no further in: text inside text may be nested a hundred thousand deep. */
+const INDENT_MAX = 40;
+
+/** One line each, indented, for an editor. `drawn`: how a string or a key is written. */
+export function indented(text: string, drawn: (token: string, indent: string) => string = (token) => token): string {
   const layout = layOut(text);
   return Array.from({ length: layout.count }, (_, at) => {
-    const { depth, key, from, to, comma } = lineOf(layout, at);
-    return `${'  '.repeat(depth)}${key === '' ? '' : `${key}: `}${text.slice(from, to)}${comma ? ',' : ''}`;
+    const { depth, key, from, to, kind, comma } = lineOf(layout, at);
+    const indent = '  '.repeat(Math.min(depth, INDENT_MAX));
+    const value = text.slice(from, to);
+    const shown = kind === KIND.text ? drawn(value, indent) : value;
+    return `${indent}${key === '' ? '' : `${drawn(key, indent)}: `}${shown}${comma ? ',' : ''}`;
   }).join('\n');
 }
 
 export function keyText(layout: Layout, line: number): string {
-  const quoted = layout.text.slice(field(layout, line, 1), field(layout, line, 2));
+  return meaningOf(layout.text.slice(field(layout, line, 1), field(layout, line, 2)));
+}
+
+/** What a string of JSON says; any other token as it is, since the digits of a number would not survive being read. */
+export function meaningOf(token: string): string {
+  if (token[0] !== '"') return token;
+  if (!token.includes('\\')) return token.slice(1, -1);
   try {
-    return JSON.parse(quoted) as string;
+    return JSON.parse(token) as string;
   } catch {
-    return quoted;
+    return token;
   }
 }
 
-/** Lines in whose key or value the words stand, whatever their case; at most `max`. */
-export function linesWith(layout: Layout, words: string, max = 10_000): number[] {
-  const found: number[] = [];
-  const haystack = layout.text.toLowerCase();
-  const needle = words.toLowerCase();
-  if (needle === '' || haystack.length !== layout.text.length) return found;
-  let line = 0;
-  for (let at = haystack.indexOf(needle); at >= 0 && found.length < max; at = haystack.indexOf(needle, at + 1)) {
-    while (line + 1 < layout.count && startOf(layout, line + 1) <= at) line++;
-    if (found.at(-1) !== line) found.push(line);
+/** As deep as the service looks into text inside text. */
+const LEVELS_MAX = 3;
+const INNER_CHARACTERS_MAX = 100_000;
+
+/** A value for a person: what a string says, JSON inside of it line by line; an object or a list so in all its strings. */
+export function readable(value: string, level = 0): string {
+  const text = value[0] === '"' ? meaningOf(value) : value;
+  if (value[0] === '"' && (level >= LEVELS_MAX || !isDocument(text))) return text;
+  return indented(text, (token, indent) => `"${readable(token, level + 1).replaceAll('\n', `\n${indent}  `)}"`);
+}
+
+const SHORT_CHARACTERS = 60;
+
+/** A value beside words: what fits into a line stays in one. */
+export function readableShort(value: string): string {
+  if (value.length <= SHORT_CHARACTERS && !value.includes('\\')) return value;
+  return value[0] === '"' ? `"${readable(value)}"` : readable(value);
+}
+
+function isDocument(text: string): boolean {
+  if (text.length > INNER_CHARACTERS_MAX || !/^\s*[{[]/.test(text)) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
+}
+
+const ESCAPED: Record<string, string> = { b: ' ', f: ' ', n: ' ', r: ' ', t: ' ' };
+
+/** The beginning of a payload, which may end anywhere, on one line: what its strings say, a break of a line as a space. */
+export function readablePreview(text: string): string {
+  const once = text.replace(/\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))/g, (_all, code: string | undefined, char: string) =>
+    code === undefined ? (ESCAPED[char] ?? char) : String.fromCharCode(Number.parseInt(code, 16)),
+  );
+  // of text inside text
+  return once.replace(/\\u([0-9a-fA-F]{4})/g, (_all, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+}
+
+/** Of each line what words are looked for in: as it was sent, and as it is read. */
+export function searchedOf(layout: Layout): string[] {
+  return Array.from({ length: layout.count }, (_, line) => {
+    const { key, from, to } = lineOf(layout, line);
+    const value = layout.text.slice(from, to);
+    const read = value.startsWith('"') ? `"${readable(value)}"` : value;
+    const sent = layout.text.slice(startOf(layout, line), to);
+    return folded(key === '' && read === sent ? sent : `${sent}\n${key === '' ? '' : `"${meaningOf(key)}": `}${read}`);
+  });
+}
+
+/** Lines in which the words stand, whatever their case; at most `max`. `searched`: of `searchedOf`. */
+export function linesWith(searched: readonly string[], words: string, max = 10_000): number[] {
+  const wanted = folded(words);
+  const found: number[] = [];
+  if (wanted === '') return found;
+  for (let line = 0; line < searched.length && found.length < max; line++)
+    if (searched[line]!.includes(wanted)) found.push(line);
   return found;
+}
+
+const BEYOND_ASCII = /[\u0080-\uffff]/;
+const SHOWS_NOTHING = /[\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;
+
+/** As the service folds what it searches: `İ` is `i`, `ß` is `ss`, a ligature its letters, a letter with its mark one. */
+function folded(text: string): string {
+  if (!BEYOND_ASCII.test(text)) return text.toLowerCase();
+  const plain = text.replace(SHOWS_NOTHING, '').normalize('NFKC');
+  return plain
+    .toLowerCase()
+    .toUpperCase()
+    .toLowerCase()
+    .normalize('NFKC')
+    .replaceAll('i\u0307', 'i')
+    .replaceAll('ς', 'σ');
 }
 
 function startOf(layout: Layout, line: number): number {

@@ -44,6 +44,7 @@ export type EventHistogram = Static<typeof Histogram>;
 export type SignedIn = Static<typeof Session>;
 export type BrowserSession = Static<typeof ListedSession>;
 
+export type { AuditLog };
 /** With its details as text. */
 export type AuditEntry = Omit<AuditLog, 'details'> & { details: RawJson };
 /** With its conditions as text, number by number as they were written (core/policies.ts). */

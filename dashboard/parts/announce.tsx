@@ -1,10 +1,13 @@
 // One line for what has just happened, seen below and announced to screen readers.
 import { signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { Literal } from './literal.tsx';
 
-const said = signal('');
+const said = signal<ComponentChildren>('');
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-export function announce(text: string): void {
+/** Names in it are drawn by `Literal`. */
+export function announce(text: ComponentChildren): void {
   said.value = text;
   clearTimeout(timer);
   timer = setTimeout(() => (said.value = ''), 6_000);
@@ -13,7 +16,7 @@ export function announce(text: string): void {
 export function Announcements() {
   return (
     <div class="toast" role="status" aria-live="polite" data-empty={said.value === ''}>
-      {said.value}
+      {typeof said.value === 'string' ? <Literal text={said.value} /> : said.value}
     </div>
   );
 }

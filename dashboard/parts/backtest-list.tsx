@@ -3,7 +3,9 @@ import { triedOf, useBacktests } from '../core/backtests.ts';
 import { useWhole } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
 import { Time } from './buttons.tsx';
+import { Literal } from './literal.tsx';
 import { Empty, Reading } from './states.tsx';
+import { Table } from './table.tsx';
 
 export function BacktestList({ policyId }: { policyId?: string }) {
   const list = useBacktests();
@@ -18,39 +20,25 @@ export function BacktestList({ policyId }: { policyId?: string }) {
   };
   return (
     <Reading of={list} {...(shown.length === 0 && !list.hasMore ? { empty: <None /> } : {})}>
-      <table class="wide">
-        <thead>
-          <tr>
-            <th scope="col">Tried</th>
-            <th scope="col">Events from</th>
-            <th scope="col">to</th>
-            <th scope="col">Status</th>
-            <th scope="col">Made</th>
-          </tr>
-        </thead>
-        <tbody>
-          {shown.map((one) => (
-            <tr key={one.id} class={one.id === params.get('backtest') ? 'open' : ''}>
-              <th scope="row">
-                <a href={hrefFor(one.id)}>{triedOf(one).name}</a>
-                <div class="quiet">{one.revision === null ? 'draft' : `revision ${one.revision}`}</div>
-              </th>
-              <td>
-                <Time at={one.from} />
-              </td>
-              <td>
-                <Time at={one.to} />
-              </td>
-              <td>
-                <span class={`badge ${one.status}`}>{one.status}</span>
-              </td>
-              <td>
-                <Time at={one.created_at} ago />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        head={['Tried', 'Events from', 'to', 'Status', 'Made']}
+        rows={shown.map((one) => ({
+          key: one.id,
+          isOpen: one.id === params.get('backtest'),
+          cells: [
+            <>
+              <a href={hrefFor(one.id)}>
+                <Literal text={triedOf(one).name} />
+              </a>
+              <div class="quiet">{one.revision === null ? 'draft' : `revision ${one.revision}`}</div>
+            </>,
+            <Time at={one.from} />,
+            <Time at={one.to} />,
+            <span class={`badge ${one.status}`}>{one.status}</span>,
+            <Time at={one.created_at} ago />,
+          ],
+        }))}
+      />
       {list.hasMore && (
         <button type="button" onClick={list.more}>
           More of {list.total.toLocaleString('en')}

@@ -5,7 +5,9 @@ import { hrefOf } from '../core/router.ts';
 import type { BacktestResult, BacktestSample, OutcomeChange } from '../core/types.ts';
 import { EventLink, Outcome, Time } from './buttons.tsx';
 import { type Counts, CountsByDay, CountsTable } from './counts.tsx';
+import { Literal } from './literal.tsx';
 import { AgentLink, AgentName } from './named.tsx';
+import { Table } from './table.tsx';
 import { type MatchDetail, Reasons, Unmet } from './why.tsx';
 
 const WAS = ['allowed', 'pending', 'blocked'] as const;
@@ -51,7 +53,7 @@ export function BacktestOutcome({ result, tried }: ResultProps) {
             names={columns}
             lines={result.by_tool.map(({ tool, outcomes }) => ({
               key: tool ?? '',
-              title: tool ?? 'no tool',
+              title: tool === null ? 'no tool' : <Literal text={tool} />,
               counts: countsOf(outcomes),
             }))}
           />
@@ -167,36 +169,37 @@ function Samples({ samples, tried }: SamplesProps) {
     <>
       <h3>Samples</h3>
       <section class="scroll tall" tabIndex={0} aria-label="Samples">
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">Event</th>
-              <th scope="col">Then and now</th>
-              <th scope="col">Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {samples.map((sample) => (
-              <tr key={sample.event_id}>
-                <th scope="row">
-                  <EventLink agentId={sample.agent_id} id={sample.event_id}>
-                    {sample.tool ?? sample.type}
-                  </EventLink>
-                  <div class="quiet">
-                    <AgentName id={sample.agent_id} />, <Time at={sample.timestamp} />
-                  </div>
-                </th>
-                <td>
-                  <Outcome outcome={sample.was} /> → <Outcome outcome={sample.now} />
-                </td>
-                <td>
-                  <WhyNow sample={sample} tried={tried} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={['Event', 'Then and now', 'Why']}
+          rows={samples.map((sample) => ({
+            key: sample.event_id,
+            cells: [
+              <SampleEvent sample={sample} />,
+              <>
+                <Outcome outcome={sample.was} /> → <Outcome outcome={sample.now} />
+              </>,
+              <WhyNow sample={sample} tried={tried} />,
+            ],
+          }))}
+        />
       </section>
+    </>
+  );
+}
+
+type SampleEventProps = {
+  sample: { agent_id: string; event_id: string; tool: string | null; type?: string; timestamp: string };
+};
+
+export function SampleEvent({ sample }: SampleEventProps) {
+  return (
+    <>
+      <EventLink agentId={sample.agent_id} id={sample.event_id}>
+        <Literal text={sample.tool ?? sample.type ?? 'no tool'} />
+      </EventLink>
+      <div class="quiet">
+        <AgentName id={sample.agent_id} />, <Time at={sample.timestamp} />
+      </div>
     </>
   );
 }

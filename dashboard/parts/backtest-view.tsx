@@ -14,6 +14,7 @@ import { Course, useDone } from './backtest-course.tsx';
 import { BacktestOutcome } from './backtest-result.tsx';
 import { Time } from './buttons.tsx';
 import { Dialog } from './dialog.tsx';
+import { Literal } from './literal.tsx';
 import { AgentName } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { PolicyEditor } from './policy-editor.tsx';
@@ -36,7 +37,9 @@ function Shown({ backtest }: { backtest: Backtest }) {
   const ends = isUnderWay(backtest) ? 'Stop' : 'Delete';
   return (
     <>
-      <h2>{tried.name}, replayed</h2>
+      <h2>
+        <Literal text={tried.name} />, replayed
+      </h2>
       <dl class="facts">
         <dt>Tried</dt>
         <dd>

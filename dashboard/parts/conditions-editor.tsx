@@ -1,6 +1,8 @@
 // Conditions as JSON text, with the lines marked that the service does not take.
 import { ApiError } from '../core/api.ts';
 import { layOut, lineAt, lineOf } from '../core/tokens.ts';
+import { piecesOf } from '../core/visible.ts';
+import { Literal } from './literal.tsx';
 
 export type Mistake = { path: string; message: string; line: number };
 
@@ -14,6 +16,9 @@ export function ConditionsEditor({
   onText: (text: string) => void;
 }) {
   const lines = text.split('\n');
+  const unseen = lines.flatMap((line, i) =>
+    piecesOf(line, true).some((piece) => typeof piece !== 'string') ? [i] : [],
+  );
   const marked = new Set(mistakes.map(({ line }) => line));
   return (
     <div class="field">
@@ -40,10 +45,25 @@ export function ConditionsEditor({
         {mistakes.map(({ path, message, line }) => (
           <li key={path + message}>
             {line >= 0 && <strong>Line {line + 1}: </strong>}
-            <code>{path}</code> {message}
+            <code>
+              <Literal text={path} />
+            </code>{' '}
+            <Literal text={message} />
           </li>
         ))}
       </ul>
+      {unseen.length > 0 && (
+        <ul class="mistakes" aria-label="Characters that cannot be seen">
+          {unseen.map((i) => (
+            <li key={i}>
+              <strong>Line {i + 1} has characters that cannot be seen: </strong>
+              <code>
+                <Literal text={lines[i]!.trim()} lines />
+              </code>
+            </li>
+          ))}
+        </ul>
+      )}
     </div>
   );
 }

@@ -5,10 +5,12 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { ApiError } from '../core/api.ts';
 import { session } from '../core/session.ts';
 import { mayLeave, useWritten } from '../core/unsaved.ts';
+import { Literal } from './literal.tsx';
 import { Problem } from './states.tsx';
 
 export type DialogProps = {
-  title: string;
+  /** Names in it are drawn by `Literal`. */
+  title: ComponentChildren;
   onClose: () => void;
   children: ComponentChildren;
   /** Name of the button that acts; undefined: there is only one to close. */
@@ -56,7 +58,7 @@ export function Dialog({ title, onClose, children, action, danger = false, onAct
       onClose={() => (mayLeave([written]) ? onClose() : dialog.current?.showModal())}
     >
       <form onSubmit={act} onInput={({ target }) => (written.is ||= isPart(target))}>
-        <h2 id="dialog-title">{title}</h2>
+        <h2 id="dialog-title">{typeof title === 'string' ? <Literal text={title} /> : title}</h2>
         {children}
         {error !== undefined && <Problem error={error} />}
         <div class="bar end">

@@ -1,8 +1,13 @@
 // Rows of events, as lists of events and traces show them: one height, nothing that reaches for the payload.
+import { readablePreview } from '../core/tokens.ts';
 import type { EventRow } from '../core/types.ts';
 import { Outcome, Time } from './buttons.tsx';
+import { Cut } from './literal.tsx';
+import { NARROW_ROW_PX, narrow } from './side.tsx';
 
-export const EVENT_ROW_PX = 34;
+export function eventRowPx(): number {
+  return narrow.value ? NARROW_ROW_PX : 34;
+}
 
 export type EventLineProps = { event: EventRow; href: string; agentName: string; isOpen: boolean };
 
@@ -14,11 +19,9 @@ export function EventLine({ event, href, agentName, isOpen }: EventLineProps) {
       <span class="flag">{result.outcome === 'blocked' && <Flag />}</span>
       <Time at={event.timestamp} millis />
       <span class="type">{event.type}</span>
-      <span class="cut" title={agentName}>
-        {agentName}
-      </span>
+      <Cut text={agentName} />
       <Outcome outcome={result.outcome} />
-      <span class="cut preview">{event.payload_preview ?? ''}</span>
+      <Cut preview text={readablePreview(event.payload_preview ?? '')} />
     </a>
   );
 }

@@ -6,6 +6,7 @@ import { hrefOf } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { WholeEvent } from '../core/types.ts';
 import { CopyButton, Time } from './buttons.tsx';
+import { Literal } from './literal.tsx';
 import { AgentLink } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { Reading, serviceUrl } from './states.tsx';
@@ -39,7 +40,9 @@ function Whole({ event }: { event: WholeEvent }) {
           <>
             <dt>Trace</dt>
             <dd>
-              <a href={hrefOf('trace', { id: event.trace_id })}>{event.trace_id}</a>
+              <a href={hrefOf('trace', { id: event.trace_id })}>
+                <Literal text={event.trace_id} />
+              </a>
             </dd>
           </>
         )}

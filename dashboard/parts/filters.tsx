@@ -4,6 +4,8 @@ import { KINDS, type Kind, useNames } from '../core/by-id.ts';
 import { nowMs } from '../core/clock.ts';
 import { moveMoment, place, setParams } from '../core/router.ts';
 import { exactText, inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../core/time.ts';
+import { visible } from '../core/visible.ts';
+import { Literal } from './literal.tsx';
 import { SearchName, useFound } from './named.tsx';
 
 export type Choice = { value: string; name?: string | undefined; count?: number | undefined };
@@ -44,10 +46,10 @@ export function Filters({ specs, chipsFor = [] }: { specs: readonly FilterSpec[]
           key={`${name}=${value}`}
           type="button"
           class="chip"
-          aria-label={`Remove the filter ${name} ${nameOf(name, value)}`}
+          aria-label={`Remove the filter ${name} ${visible(nameOf(name, value))}`}
           onClick={() => setParams({ [name]: params.getAll(name).filter((other) => other !== value), id: undefined })}
         >
-          {name}: {nameOf(name, value) || '(none)'} ×
+          {name}: {value === '' ? '(none)' : <Literal text={nameOf(name, value)} />} ×
         </button>
       ))}
       {chips.length > 1 && (
@@ -105,7 +107,7 @@ function FilterMenu({ name, label, choices, other = 0, found: kind }: FilterSpec
                 })
               }
             />
-            <span class="grow">{shown ?? (value === '' ? '(none)' : value)}</span>
+            <span class="grow">{value === '' ? '(none)' : <Literal text={shown ?? value} />}</span>
             {count !== undefined && <span class="quiet">{count.toLocaleString('en')}</span>}
           </label>
         ))}

@@ -8,6 +8,7 @@ import { timeText, zone } from '../core/time.ts';
 import type { EventHistogram } from '../core/types.ts';
 import { Time } from './buttons.tsx';
 import { colourOf, dark } from './colours.ts';
+import { Literal } from './literal.tsx';
 
 const HEIGHT_PX = 130;
 /** Room for the longest label, `18:04:05.125`. */
@@ -57,7 +58,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
           {names.map((name) => (
             <span key={name}>
               <i class="swatch" style={{ background: colourOf(data.by, name, names.indexOf(name)) }} />
-              {titleOf(name)}
+              <Literal text={titleOf(name)} />
             </span>
           ))}
         </span>
@@ -72,7 +73,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
                 <th scope="col">{data.days ? 'Day' : 'From'}</th>
                 {names.map((name) => (
                   <th key={name} scope="col">
-                    {titleOf(name)}
+                    <Literal text={titleOf(name)} />
                   </th>
                 ))}
                 <th scope="col">All</th>

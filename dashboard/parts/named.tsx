@@ -5,10 +5,12 @@ import { type Kind, useActor, useNames } from '../core/by-id.ts';
 import { type Read, useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import type { Page } from '../core/types.ts';
+import { visible } from '../core/visible.ts';
 import { Field } from './dialog.tsx';
+import { Literal } from './literal.tsx';
 
 export function AgentName({ id }: { id: string }) {
-  return <>{useNames('agents', [id])(id)}</>;
+  return <Literal text={useNames('agents', [id])(id)} />;
 }
 
 export function AgentLink({ id }: { id: string }) {
@@ -21,7 +23,11 @@ export function AgentLink({ id }: { id: string }) {
 
 /** Who did something; what the log calls them where the pointer rests. */
 export function Actor({ actor }: { actor: string | null }) {
-  return <span title={actor ?? ''}>{useActor(actor)}</span>;
+  return (
+    <span title={visible(actor ?? '')}>
+      <Literal text={useActor(actor)} />
+    </span>
+  );
 }
 
 type Named = { id: string; name: string };
@@ -89,10 +95,10 @@ export function AgentField({ label, name, value, onValue, none, disabled = false
           onChange={({ currentTarget }) => onValue(currentTarget.value)}
         >
           {none !== undefined && <option value="">{none}</option>}
-          {isMissing && <option value={value}>{nameOf(value)}</option>}
+          {isMissing && <option value={value}>{visible(nameOf(value))}</option>}
           {options.map((one) => (
             <option key={one.id} value={one.id}>
-              {one.name}
+              {visible(one.name)}
             </option>
           ))}
         </select>

@@ -3,6 +3,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { go, hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
 import { SCREENS } from '../screens/routes.ts';
+import { Literal } from './literal.tsx';
 import { useFound } from './named.tsx';
 
 type Target = { title: string; kind: string; href: string };
@@ -77,7 +78,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
             aria-selected={i === at}
             onClick={() => take(target)}
           >
-            {target.title} <span class="quiet">{target.kind}</span>
+            <Literal text={target.title} /> <span class="quiet">{target.kind}</span>
           </div>
         ))}
       </div>

@@ -1,15 +1,21 @@
-// A payload, line by line as it was sent: searchable, with the places that a policy found lit up.
+// A payload, line by line: for reading, its strings as what they say (escapes decoded, JSON inside of a string laid out),
+// or token by token as it was sent. Searchable in both, with the places that a policy found lit up.
 // Only the lines in view are in the page, so a payload of a million lines costs what a small one does.
+// Invariant: whatever is not on screen of a value is behind a button at its place, at any width. A string with breaks
+// of lines stands in a block of its own, so that it cannot pass for lines of the payload.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { KIND, type Layout, type Line, layOut, lineAt, lineOf, linesWith } from '../core/tokens.ts';
+import { place, setParams } from '../core/router.ts';
+import { KIND, type Layout, type Line, layOut, lineAt, lineOf, meaningOf, readable } from '../core/tokens.ts';
 import workerUrl from '../core/tokens-worker.ts?worker&url';
 import { CopyButton } from './buttons.tsx';
+import { Literal } from './literal.tsx';
 import { VirtualRows } from './virtual-rows.tsx';
 
 /** Characters past which a worker lays the text out. */
 const WORKER_CHARACTERS = 256 * 1024;
-/** Characters of one value that are shown until more are asked for. */
-const SHOWN_CHARACTERS = 600;
+/** Of a value that is longer than both together: what is shown of its beginning, and of its end. */
+const HEAD = { characters: 1_600, lines: 24 };
+const TAIL = { characters: 400, lines: 6 };
 const MORE_CHARACTERS = 20_000;
 const LINE_PX = 20;
 const VIEW_LINES_MAX = 28;
@@ -20,19 +26,27 @@ const CLASS: Record<number, string> = {
   [KIND.word]: 'tok-word',
 };
 
-export function Payload({ text, marked = [] }: { text: string; marked?: readonly string[] }) {
-  const layout = useLayout(text);
+type PayloadProps = { text: string; marked?: readonly string[] };
+/** A value, or a key, that is shown whole. */
+type Opened = { title: string; token: string };
+
+export function Payload(props: PayloadProps) {
+  return <Lines key={props.text} {...props} />;
+}
+
+function Lines({ text, marked = [] }: PayloadProps) {
   const [words, setWords] = useState('');
   const [at, setAt] = useState(0);
-  const [whole, setWhole] = useState(-1);
+  const [whole, setWhole] = useState<Opened>();
+  const { layout, found } = useLines(text, words);
+  const asSent = place.value.params.get('text') === 'sent';
   const lit = useMemo(
     () => new Set(layout === undefined ? [] : marked.map((pointer) => lineAt(layout, pointer)).filter((n) => n >= 0)),
     [layout, marked.join('\n')],
   );
-  const found = useMemo(() => (layout === undefined ? [] : linesWith(layout, words)), [layout, words]);
+  const isFound = useMemo(() => new Set(found), [found]);
   if (layout === undefined) return <p class="quiet">Laying out {text.length.toLocaleString('en')} characters …</p>;
-  const first = found[at % Math.max(1, found.length)] ?? [...lit][0];
-  const isFound = new Set(found);
+  const first = found?.[at % Math.max(1, found.length)] ?? [...lit][0];
   return (
     <div class="payload">
       <div class="bar">
@@ -50,104 +64,174 @@ export function Payload({ text, marked = [] }: { text: string; marked?: readonly
           />
         </label>
         <output class="quiet">
-          {words === '' ? `${text.length.toLocaleString('en')} characters` : `${found.length} lines`}
+          {words === '' ? `${text.length.toLocaleString('en')} characters` : linesText(found?.length)}
         </output>
+        <button
+          type="button"
+          aria-pressed={asSent}
+          title="Token by token, without decoding anything"
+          onClick={() => setParams({ text: asSent ? undefined : 'sent' }, { replace: true })}
+        >
+          As sent
+        </button>
         <CopyButton text={text} label="Copy payload" />
       </div>
       <VirtualRows
+        key={String(asSent)}
         count={layout.count}
         rowPx={LINE_PX}
-        heightPx={Math.min(layout.count, VIEW_LINES_MAX) * LINE_PX + 10}
+        heightPx={VIEW_LINES_MAX * LINE_PX}
+        wraps
         label="Payload"
         {...(first === undefined ? {} : { showIndex: first })}
         row={(index) => {
           const line = lineOf(layout, index);
           const classes = ['line', lit.has(index) ? 'lit' : '', isFound.has(index) ? 'found' : ''].join(' ');
           return (
-            <code class={classes} style={{ paddingLeft: `${line.depth * 16 + 8}px` }}>
-              {line.key !== '' && <span class="tok-key">{line.key}</span>}
-              {line.key !== '' && ': '}
-              <Value layout={layout} line={line} onWhole={() => setWhole(index)} />
-              {line.comma && ','}
+            <code class={classes} style={{ paddingLeft: `min(${line.depth * 16 + 8}px, 40%)` }}>
+              <Tokens text={layout.text} line={line} asSent={asSent} onWhole={setWhole} />
               {lit.has(index) && <span class="hidden"> (matched by a policy)</span>}
             </code>
           );
         }}
       />
-      {whole >= 0 && <Whole key={whole} layout={layout} line={lineOf(layout, whole)} onClose={() => setWhole(-1)} />}
+      {whole !== undefined && (
+        <Whole key={whole.title + whole.token.length} {...whole} asSent={asSent} onClose={() => setWhole(undefined)} />
+      )}
     </div>
   );
 }
 
-function Value({ layout, line, onWhole }: { layout: Layout; line: Line; onWhole: () => void }) {
-  const length = line.to - line.from;
-  const shown = layout.text.slice(line.from, Math.min(line.to, line.from + SHOWN_CHARACTERS));
+function linesText(count: number | undefined): string {
+  if (count === undefined) return 'Searching …';
+  return count === 1 ? '1 line' : `${count.toLocaleString('en')} lines`;
+}
+
+type TokensProps = { text: string; line: Line; asSent: boolean; onWhole: (whole: Opened) => void };
+
+function Tokens({ text, line: { key, from, to, kind, comma }, asSent, onWhole }: TokensProps) {
+  const value = text.slice(from, to);
   return (
     <>
-      <span class={CLASS[line.kind] ?? ''}>{shown}</span>
-      {(length > SHOWN_CHARACTERS || shown.length > 90) && (
-        <button type="button" class="link" onClick={onWhole}>
-          … whole ({length.toLocaleString('en')})
-        </button>
+      {key !== '' && (
+        <>
+          <Token token={key} class="tok-key" asSent={asSent} onWhole={() => onWhole({ title: 'Key', token: key })} />
+          {': '}
+        </>
       )}
+      <Token
+        token={value}
+        after={comma ? ',' : ''}
+        class={CLASS[kind] ?? ''}
+        asSent={asSent}
+        onWhole={() => onWhole({ title: key === '' ? 'Value' : meaningOf(key).slice(0, 80), token: value })}
+      />
     </>
   );
 }
 
-/**
- * One value by itself, wrapped; a string with its line breaks. A piece at a time, since the longest has a million
- * characters.
- */
-function Whole({ layout, line, onClose }: { layout: Layout; line: Line; onClose: () => void }) {
+/** `after`: on its last line. */
+type TokenProps = { token: string; after?: string; class: string; asSent: boolean; onWhole: () => void };
+
+function Token({ token, after = '', class: colour, asSent, onWhole }: TokenProps) {
+  const isText = token[0] === '"';
+  const content = useMemo(() => contentOf(token, asSent), [token, asSent]);
+  const [head, tail] = useMemo(() => endsOf(content), [content]);
+  const quote = isText && '"';
+  return (
+    <span class={head.includes('\n') ? `${colour} block` : colour}>
+      {quote}
+      <Literal text={head} lines />
+      {tail !== undefined && (
+        <>
+          <button type="button" class="link" onClick={onWhole}>
+            … show the whole ({content.length.toLocaleString('en')} characters) …
+          </button>
+          <Literal text={tail} lines />
+        </>
+      )}
+      {quote}
+      {after !== '' && <span class="tok-after">{after}</span>}
+    </span>
+  );
+}
+
+function contentOf(token: string, asSent: boolean): string {
+  if (token[0] !== '"') return token;
+  return asSent ? token.slice(1, -1) : readable(token);
+}
+
+/** The text, or its beginning and its end where it is too long. */
+function endsOf(text: string): [string, string?] {
+  const most = HEAD.characters + TAIL.characters;
+  if (text.length <= most && text.split('\n', HEAD.lines + TAIL.lines + 1).length <= HEAD.lines + TAIL.lines)
+    return [text];
+  const head = text.slice(0, HEAD.characters).split('\n').slice(0, HEAD.lines).join('\n');
+  const tail = text.slice(-TAIL.characters).split('\n').slice(-TAIL.lines).join('\n');
+  return [head.replace(/[\ud800-\udbff]$/, ''), tail.replace(/^[\udc00-\udfff]/, '')];
+}
+
+/** By itself, a piece at a time, since the longest has a million characters. */
+function Whole({ title, token, asSent, onClose }: Opened & { asSent: boolean; onClose: () => void }) {
   const [shown, setShown] = useState(MORE_CHARACTERS);
-  const value = layout.text.slice(line.from, line.to);
-  const readable = line.kind === KIND.text ? unquoted(value) : value;
+  const box = useRef<HTMLPreElement>(null);
+  const content = useMemo(() => contentOf(token, asSent), [token, asSent]);
+  useEffect(() => {
+    box.current?.focus({ preventScroll: true });
+    box.current?.parentElement?.scrollIntoView({ block: 'nearest' });
+  }, []);
   return (
     <section class="whole" aria-label="Whole value">
       <div class="bar">
-        <strong class="grow">{line.key === '' ? 'Value' : line.key}</strong>
-        <CopyButton text={readable} label="Copy value" />
+        <strong class="grow">
+          <Literal text={title} />
+        </strong>
+        <CopyButton text={asSent ? token : meaningOf(token)} label="Copy value" />
         <button type="button" onClick={onClose}>
           Close
         </button>
       </div>
-      <pre tabIndex={0}>{readable.slice(0, shown)}</pre>
-      {readable.length > shown && (
+      <pre ref={box} tabIndex={0}>
+        <Literal text={content.slice(0, shown)} lines />
+      </pre>
+      {content.length > shown && (
         <button type="button" onClick={() => setShown(shown + MORE_CHARACTERS)}>
-          Show {Math.min(MORE_CHARACTERS, readable.length - shown).toLocaleString('en')} more of{' '}
-          {(readable.length - shown).toLocaleString('en')}
+          Show {Math.min(MORE_CHARACTERS, content.length - shown).toLocaleString('en')} more of{' '}
+          {(content.length - shown).toLocaleString('en')}
         </button>
       )}
     </section>
   );
 }
 
-/** A string means the same decoded, unlike a number. */
-function unquoted(text: string): string {
-  try {
-    return String(JSON.parse(text));
-  } catch {
-    return text;
-  }
-}
+type Answer = Pick<Layout, 'lines' | 'count'> | { words: string; found: readonly number[] };
+type Found = { words: string; lines: readonly number[] };
 
-function useLayout(text: string): Layout | undefined {
-  const [layout, setLayout] = useState<Layout>();
-  const small = useMemo(() => (text.length <= WORKER_CHARACTERS ? layOut(text) : undefined), [text]);
-  const latest = useRef(text);
-  latest.current = text;
+/** `found` undefined: still looked for. One text for as long as it is mounted. */
+function useLines(text: string, words: string): { layout: Layout | undefined; found: readonly number[] | undefined } {
+  const small = useMemo(() => (text.length <= WORKER_CHARACTERS ? layOut(text) : undefined), []);
+  const [large, setLarge] = useState<Layout>();
+  const [found, setFound] = useState<Found>({ words: '', lines: [] });
+  const worker = useRef<Worker>(undefined);
+  const ask = (question?: { words: string }) => {
+    if (worker.current === undefined) {
+      worker.current = startWorker();
+      worker.current.onmessage = ({ data }: MessageEvent<Answer>) => {
+        if ('found' in data) setFound({ words: data.words, lines: data.found });
+        else if (small === undefined) setLarge({ text, ...data });
+      };
+      worker.current.postMessage({ text });
+    }
+    if (question !== undefined) worker.current.postMessage(question);
+  };
   useEffect(() => {
-    if (small !== undefined) return undefined;
-    setLayout(undefined);
-    const worker = startWorker();
-    worker.onmessage = ({ data }: MessageEvent<Pick<Layout, 'lines' | 'count'>>) => {
-      if (latest.current === text) setLayout({ text, ...data });
-      worker.terminate();
-    };
-    worker.postMessage(text);
-    return () => worker.terminate();
-  }, [text]);
-  return small ?? layout;
+    if (small === undefined) ask();
+    return () => worker.current?.terminate();
+  }, []);
+  useEffect(() => {
+    if (words !== '') ask({ words });
+  }, [words]);
+  return { layout: small ?? large, found: words === '' ? [] : found.words === words ? found.lines : undefined };
 }
 
 type Policies = {

@@ -17,6 +17,7 @@ import { BacktestStart } from './backtest-start.tsx';
 import { ConditionsEditor, checkedJson, type Mistake, mistakesOf } from './conditions-editor.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
+import { Literal } from './literal.tsx';
 import { AgentField } from './named.tsx';
 import { type Recorded, TryPolicy } from './try-policy.tsx';
 
@@ -66,7 +67,11 @@ export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
         const rawBody = jsonWith(changeOf(form, policy), texts);
         await guard(async (headers) => void (await call('PATCH', pathOf(policy.id), { rawBody, headers })));
       }
-      announce(`${textOf(form, 'name')} is saved.`);
+      announce(
+        <>
+          <Literal text={textOf(form, 'name')} /> is saved.
+        </>,
+      );
       changed('v1/policies', 'v1/audit-logs');
     });
   /** What an evaluation and a backtest take. */
@@ -77,7 +82,15 @@ export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
   };
   return (
     <Dialog
-      title={policy === undefined ? 'New policy' : `Change ${policy.name}`}
+      title={
+        policy === undefined ? (
+          'New policy'
+        ) : (
+          <>
+            Change <Literal text={policy.name} />
+          </>
+        )
+      }
       action="Save"
       onClose={onClose}
       onAct={save}

@@ -13,6 +13,7 @@ import { Time } from './buttons.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog } from './dialog.tsx';
 import { Differences } from './differences.tsx';
+import { Literal } from './literal.tsx';
 import { Actor } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { Reading } from './states.tsx';
@@ -172,7 +173,11 @@ function Restore({
   const { guard, conflict } = useConflict(policy);
   return (
     <Dialog
-      title={`Put revision ${revision} of ${policy.name} back`}
+      title={
+        <>
+          Put revision {revision} of <Literal text={policy.name} /> back
+        </>
+      }
       action="Restore"
       onClose={onClose}
       onAct={() =>

@@ -3,7 +3,9 @@ import { useList, useWhole } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import type { Policy, WholePolicy } from '../core/types.ts';
 import { Time } from './buttons.tsx';
+import { Literal } from './literal.tsx';
 import { Empty, Reading } from './states.tsx';
+import { Table } from './table.tsx';
 
 export function PolicyShadows({ policy }: { policy: WholePolicy }) {
   const list = useList<Policy>('v1/policies?mode=shadow');
@@ -12,28 +14,19 @@ export function PolicyShadows({ policy }: { policy: WholePolicy }) {
   return (
     <section aria-label="Shadows">
       <Reading of={list} {...(shown.length === 0 && !list.hasMore ? { empty: <None /> } : {})}>
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">Shadow</th>
-              <th scope="col">Status</th>
-              <th scope="col">Expires</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((one) => (
-              <tr key={one.id}>
-                <th scope="row">
-                  <a href={hrefOf('policies', { id: one.id, tab: 'report' })}>{one.name}</a>
-                </th>
-                <td>
-                  <span class={`badge ${one.status}`}>{one.status}</span>
-                </td>
-                <td>{one.expires_at !== undefined && <Time at={one.expires_at} />}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={['Shadow', 'Status', 'Expires']}
+          rows={shown.map((one) => ({
+            key: one.id,
+            cells: [
+              <a href={hrefOf('policies', { id: one.id, tab: 'report' })}>
+                <Literal text={one.name} />
+              </a>,
+              <span class={`badge ${one.status}`}>{one.status}</span>,
+              one.expires_at !== undefined && <Time at={one.expires_at} />,
+            ],
+          }))}
+        />
       </Reading>
     </section>
   );

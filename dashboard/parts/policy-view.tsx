@@ -12,6 +12,7 @@ import { announce } from './announce.tsx';
 import { Severity, Time } from './buttons.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog } from './dialog.tsx';
+import { Literal } from './literal.tsx';
 import { AgentName } from './named.tsx';
 import { Payload } from './payload.tsx';
 import { PolicyBacktests } from './policy-backtests.tsx';
@@ -45,7 +46,9 @@ export function PolicyView({ id }: { id: string }) {
     <Reading of={reading}>
       {policy !== undefined && (
         <>
-          <h2>{policy.name}</h2>
+          <h2>
+            <Literal text={policy.name} />
+          </h2>
           <Tabs policy={policy} tab={tab} />
           {(TABS[tab] ?? TABS['']!).show(policy)}
         </>
@@ -57,7 +60,9 @@ export function PolicyView({ id }: { id: string }) {
 function Deleted({ id }: { id: string }) {
   return (
     <>
-      <h2>{id}</h2>
+      <h2>
+        <Literal text={id} />
+      </h2>
       <p>There is no such policy now. If there was one, these are its revisions.</p>
       <PolicyRevisions id={id} />
     </>
@@ -149,7 +154,7 @@ function Facts({ policy }: { policy: WholePolicy }) {
         <>
           <dt>Declared by</dt>
           <dd>
-            {policy.owner}
+            <Literal text={policy.owner} />
             {policy.applied_revision !== policy.revision && ', and changed by hand since'}
           </dd>
         </>
@@ -157,7 +162,9 @@ function Facts({ policy }: { policy: WholePolicy }) {
       {policy.description !== undefined && (
         <>
           <dt>For</dt>
-          <dd>{policy.description}</dd>
+          <dd>
+            <Literal text={policy.description} lines />
+          </dd>
         </>
       )}
     </dl>
@@ -171,7 +178,11 @@ function Switch({ policy, onClose }: Changing) {
   const isOn = policy.status === 'active';
   return (
     <Dialog
-      title={`Switch ${policy.name} ${isOn ? 'off' : 'on'}`}
+      title={
+        <>
+          Switch <Literal text={policy.name} /> {isOn ? 'off' : 'on'}
+        </>
+      }
       action={isOn ? 'Switch off' : 'Switch on'}
       danger={isOn}
       onClose={onClose}
@@ -196,14 +207,22 @@ function Delete({ policy, onClose }: Changing) {
   const { guard, conflict } = useConflict(policy);
   return (
     <Dialog
-      title={`Delete ${policy.name}`}
+      title={
+        <>
+          Delete <Literal text={policy.name} />
+        </>
+      }
       action="Delete"
       danger
       onClose={onClose}
       onAct={() =>
         guard(async (headers) => {
           await call('DELETE', pathOf(policy.id), { headers });
-          announce(`${policy.name} is deleted.`);
+          announce(
+            <>
+              <Literal text={policy.name} /> is deleted.
+            </>,
+          );
           forget(pathOf(policy.id));
           setParams({ id: undefined, tab: undefined, revision: undefined, with: undefined });
           changed('v1/policies', 'v1/audit-logs');

@@ -11,14 +11,17 @@ import { may } from '../core/session.ts';
 import { rangeOf } from '../core/time.ts';
 import type { ShadowCounts, ShadowReport, WholePolicy } from '../core/types.ts';
 import { announce } from './announce.tsx';
-import { EventLink, Outcome, Time } from './buttons.tsx';
+import { SampleEvent } from './backtest-result.tsx';
+import { Outcome, Time } from './buttons.tsx';
 import { useConflict } from './conflict.tsx';
 import { type Counts, CountsByDay, CountsTable } from './counts.tsx';
 import { Dialog } from './dialog.tsx';
 import { Differences } from './differences.tsx';
 import { TimeRange } from './filters.tsx';
-import { Actor, AgentLink, AgentName } from './named.tsx';
+import { Literal } from './literal.tsx';
+import { Actor, AgentLink } from './named.tsx';
 import { Reading } from './states.tsx';
+import { Table } from './table.tsx';
 
 const COUNTED = [...SHADOW_CHANGES, 'same', 'skipped'] as const;
 
@@ -36,7 +39,10 @@ export function ShadowView({ policy }: { policy: WholePolicy }) {
         ) : (
           <>
             It is a changed copy of{' '}
-            <a href={hrefOf('policies', { id: policy.shadow_of })}>{copied.value?.name ?? policy.shadow_of}</a>.
+            <a href={hrefOf('policies', { id: policy.shadow_of })}>
+              <Literal text={copied.value?.name ?? policy.shadow_of} />
+            </a>
+            .
           </>
         )}{' '}
         {policy.expires_at !== undefined && (
@@ -104,7 +110,7 @@ function Report({ report }: { report: ShadowReport }) {
             names={columns}
             lines={report.by_tool.map(({ tool, ...line }) => ({
               key: tool ?? '',
-              title: tool ?? 'no tool',
+              title: tool === null ? 'no tool' : <Literal text={tool} />,
               counts: named(line),
             }))}
           />
@@ -153,41 +159,19 @@ function Samples({ samples }: Pick<ShadowReport, 'samples'>) {
     <>
       <h3>Samples</h3>
       <section class="scroll tall" tabIndex={0} aria-label="Samples">
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">Event</th>
-              <th scope="col">Change</th>
-              <th scope="col">The one in force</th>
-              <th scope="col">The shadow</th>
-              <th scope="col">All together</th>
-            </tr>
-          </thead>
-          <tbody>
-            {samples.map((sample) => (
-              <tr key={sample.event_id}>
-                <th scope="row">
-                  <EventLink agentId={sample.agent_id} id={sample.event_id}>
-                    {sample.tool ?? 'no tool'}
-                  </EventLink>
-                  <div class="quiet">
-                    <AgentName id={sample.agent_id} />, <Time at={sample.timestamp} />
-                  </div>
-                </th>
-                <td>{nameOf(sample.change)}</td>
-                <td>
-                  <Outcome outcome={nameOf(sample.did)} />
-                </td>
-                <td>
-                  <Outcome outcome={nameOf(sample.would)} />
-                </td>
-                <td>
-                  <Outcome outcome={sample.outcome} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={['Event', 'Change', 'The one in force', 'The shadow', 'All together']}
+          rows={samples.map((sample) => ({
+            key: sample.event_id,
+            cells: [
+              <SampleEvent sample={sample} />,
+              nameOf(sample.change),
+              <Outcome outcome={nameOf(sample.did)} />,
+              <Outcome outcome={nameOf(sample.would)} />,
+              <Outcome outcome={sample.outcome} />,
+            ],
+          }))}
+        />
       </section>
     </>
   );
@@ -208,7 +192,11 @@ function Promote({ policy, copied, onClose }: PromoteProps) {
   const without = policy.description === undefined ? [...OF_SHADOW, 'description'] : OF_SHADOW;
   return (
     <Dialog
-      title={`Promote ${policy.name}`}
+      title={
+        <>
+          Promote <Literal text={policy.name} />
+        </>
+      }
       action="Promote"
       onClose={onClose}
       onAct={() =>
@@ -217,7 +205,11 @@ function Promote({ policy, copied, onClose }: PromoteProps) {
           const { value } = await call<WholePolicy>('POST', path, { headers }).catch((error: ApiError) => {
             throw whichChanged(error, policy);
           });
-          announce(`${value.name} is in force, at revision ${value.revision}.`);
+          announce(
+            <>
+              <Literal text={value.name} /> is in force, at revision {value.revision}.
+            </>,
+          );
           if (value.id !== policy.id) forget(pathOf(policy.id));
           changed('v1/policies', 'v1/audit-logs');
           setParams({ id: value.id, tab: undefined, range: undefined, from: undefined, to: undefined });
@@ -231,8 +223,8 @@ function Promote({ policy, copied, onClose }: PromoteProps) {
       {original !== undefined && (
         <>
           <p>
-            Its text becomes a new revision of {original.name}, in force within a second, and the shadow is gone. The
-            revision before can be restored. This is what changes:
+            Its text becomes a new revision of <Literal text={original.name} />, in force within a second, and the
+            shadow is gone. The revision before can be restored. This is what changes:
           </p>
           {original.status !== 'active' && (
             <p>

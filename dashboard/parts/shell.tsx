@@ -1,7 +1,7 @@
 // What is around every screen: navigation, the zone that times are in, the palette and the list of keys.
 import { signal } from '@preact/signals';
 import type { ComponentType } from 'preact';
-import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
 import { changed, useRead } from '../core/queries.ts';
@@ -9,10 +9,12 @@ import { go, hrefOf, onLinkClick, place } from '../core/router.ts';
 import { ended, isBound, session } from '../core/session.ts';
 import { switchZone, zoneName } from '../core/time.ts';
 import type { Approval, Page } from '../core/types.ts';
+import { visible } from '../core/visible.ts';
 import { SCREENS, type Screen } from '../screens/routes.ts';
 import { Announcements } from './announce.tsx';
 import { Dialog } from './dialog.tsx';
 import { inForce, useKeys } from './keys.ts';
+import { Literal } from './literal.tsx';
 import { Palette } from './palette.tsx';
 import { Empty, Problem } from './states.tsx';
 
@@ -37,6 +39,13 @@ export function Shell() {
   const open = overlay.value;
   useTitle(found, waiting);
   useShortcuts();
+  const links = useRef<HTMLUListElement>(null);
+  useEffect(() => {
+    scrollTo(0, 0); // in one column the page scrolls, and what was read of the screen before says nothing of this one
+    const current = links.current?.querySelector<HTMLElement>('[aria-current]');
+    if (current)
+      links.current!.scrollLeft = current.offsetLeft - (links.current!.clientWidth - current.offsetWidth) / 2;
+  }, [screen]);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: only clicks on links are handled, and Enter on a link is a click
     // biome-ignore lint/a11y/noStaticElementInteractions: see above
@@ -49,7 +58,7 @@ export function Shell() {
           Gatehouse
         </a>
         <nav aria-label="Screens">
-          <ul>
+          <ul ref={links}>
             {SCREENS.filter(({ listed }) => listed).map(({ path, title }) => (
               <li key={path}>
                 <a
@@ -69,8 +78,8 @@ export function Shell() {
         <button type="button" title="Switch between local time and UTC" onClick={switchZone}>
           {zoneName()}
         </button>
-        <span class="quiet account" title={session.value?.key_label}>
-          {session.value?.account_name}
+        <span class="quiet account cut" title={visible(session.value?.key_label ?? '')}>
+          <Literal text={session.value?.account_name ?? ''} />
         </span>
       </header>
       <main id="main" tabIndex={-1}>

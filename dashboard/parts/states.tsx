@@ -4,6 +4,7 @@
 import type { ComponentChildren } from 'preact';
 import type { ApiError } from '../core/api.ts';
 import { CopyButton } from './buttons.tsx';
+import { Literal } from './literal.tsx';
 
 type Reading = { error: ApiError | undefined; waiting: boolean; incomplete: boolean; retry: () => void };
 
@@ -11,13 +12,19 @@ export function Problem({ error, retry }: { error: ApiError; retry?: (() => void
   return (
     <div class="problem" role="alert">
       <p>
-        <strong>{error.message}</strong> {adviceOf(error)}
+        <strong>
+          <Literal text={error.message} />
+        </strong>{' '}
+        {adviceOf(error)}
       </p>
       {error.details.length > 0 && (
         <ul>
           {error.details.map(({ path, message }) => (
             <li key={path + message}>
-              <code>{path}</code> {message}
+              <code>
+                <Literal text={path} />
+              </code>{' '}
+              <Literal text={message} />
             </li>
           ))}
         </ul>

@@ -9,9 +9,11 @@ import { useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import { timeText } from '../core/time.ts';
 import type { Evaluated, EventRow, Page } from '../core/types.ts';
+import { visible } from '../core/visible.ts';
 import { EventLink, Outcome } from './buttons.tsx';
 import { checkedJson } from './conditions-editor.tsx';
 import { Field } from './dialog.tsx';
+import { Literal } from './literal.tsx';
 import { AgentField, useFound } from './named.tsx';
 import { Problem } from './states.tsx';
 import { Match, Unmet } from './why.tsx';
@@ -80,7 +82,7 @@ export function TryPolicy({ tried, scope, ask }: TryProps) {
         >
           {events.map((one) => (
             <option key={one.id} value={one.id}>
-              {nameOf(one.agent_id)} · {'type' in one ? told(one as EventRow) : one.id}
+              {visible(nameOf(one.agent_id))} · {'type' in one ? told(one as EventRow) : one.id}
             </option>
           ))}
           <option value={WRITTEN}>An event that I write</option>
@@ -182,7 +184,13 @@ type Judged = Evaluated['judged'][number];
 function NotMatched({ one: { policy_id: id, name, result, unmet = [] }, isDraft }: { one: Judged; isDraft: boolean }) {
   return (
     <li>
-      {isDraft ? name : <a href={hrefOf('policies', { id })}>{name}</a>}{' '}
+      {isDraft ? (
+        <Literal text={name} />
+      ) : (
+        <a href={hrefOf('policies', { id })}>
+          <Literal text={name} />
+        </a>
+      )}{' '}
       <span class="quiet">{result === 'counted' ? 'would count it' : 'did not match'}</span>
       <Unmet conditions={unmet} />
     </li>

@@ -1,4 +1,5 @@
-// Rows of one height in a box that scrolls (@tanstack/virtual-core): only those in view are in the page.
+// Rows in a box that scrolls (@tanstack/virtual-core), of one height or as high as what is in them: only those in view
+// are in the page.
 // The box can be reached and scrolled by keys, and says how many rows there are to those who cannot see it.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from '@tanstack/virtual-core';
 import type { ComponentChildren } from 'preact';
@@ -8,8 +9,10 @@ export type VirtualRowsProps = {
   count: number;
   rowPx: number;
   label: string;
-  /** undefined: as high as there is room. */
+  /** undefined: as high as there is room. Of rows that wrap: at most. */
   heightPx?: number;
+  /** Rows are as high as what is in them, `rowPx` or more. */
+  wraps?: boolean;
   /** Scrolled to when it changes. */
   showIndex?: number;
   row: (index: number) => ComponentChildren;
@@ -21,7 +24,8 @@ export type VirtualRowsProps = {
 
 const OVERSCAN = 8;
 
-export function VirtualRows({ count, rowPx, label, heightPx, showIndex, row, onEnd, onTop }: VirtualRowsProps) {
+export function VirtualRows(props: VirtualRowsProps) {
+  const { count, rowPx, label, heightPx, wraps = false, showIndex, row, onEnd, onTop } = props;
   const box = useRef<HTMLElement>(null);
   const [, again] = useState(0);
   const rows = useMemo(
@@ -35,6 +39,7 @@ export function VirtualRows({ count, rowPx, label, heightPx, showIndex, row, onE
         observeElementRect,
         observeElementOffset,
         initialRect: { width: 800, height: heightPx ?? 800 },
+        useAnimationFrameWithResizeObserver: true,
         onChange: () => again((n) => n + 1),
       }),
     [],
@@ -46,7 +51,9 @@ export function VirtualRows({ count, rowPx, label, heightPx, showIndex, row, onE
     return stop;
   }, [rows]);
   useLayoutEffect(() => rows._willUpdate());
-  useLayoutEffect(() => rows.measure(), [count, rowPx]);
+  useLayoutEffect(() => {
+    if (!wraps) rows.measure();
+  }, [count, rowPx]);
   useEffect(() => {
     if (showIndex !== undefined && showIndex < count) rows.scrollToIndex(showIndex, { align: 'auto' });
   }, [showIndex, count]);
@@ -55,6 +62,7 @@ export function VirtualRows({ count, rowPx, label, heightPx, showIndex, row, onE
   useEffect(() => {
     if (last >= count - OVERSCAN * 2) onEnd?.();
   }, [last, count]);
+  const all = rows.getTotalSize();
   const atTop = (rows.scrollOffset ?? 0) < rowPx;
   useEffect(() => onTop?.(atTop), [atTop]);
   return (
@@ -63,15 +71,17 @@ export function VirtualRows({ count, rowPx, label, heightPx, showIndex, row, onE
       class="rows"
       aria-label={label}
       tabIndex={0}
-      style={heightPx === undefined ? {} : { height: `${heightPx}px` }}
+      style={heightPx === undefined ? {} : { height: `${(wraps ? Math.min(all, heightPx) : heightPx) + 2}px` }}
     >
-      <ul style={{ height: `${rows.getTotalSize()}px` }}>
+      <ul style={{ height: `${all}px` }}>
         {shown.map(({ index, start }) => (
           <li
             key={index}
+            data-index={index}
+            ref={wraps ? rows.measureElement : null}
             aria-setsize={count}
             aria-posinset={index + 1}
-            style={{ transform: `translateY(${start}px)`, height: `${rowPx}px` }}
+            style={{ transform: `translateY(${start}px)`, ...(wraps ? {} : { height: `${rowPx}px` }) }}
           >
             {row(index)}
           </li>

@@ -5,7 +5,7 @@
 import { usePolicy, useRevision } from '../core/policies.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
-import { layOut, lineAt, valueAt } from '../core/tokens.ts';
+import { layOut, lineAt, readableShort, valueAt } from '../core/tokens.ts';
 import type {
   ConditionHeld,
   ConditionUnmet,
@@ -15,6 +15,7 @@ import type {
   WholePolicy,
 } from '../core/types.ts';
 import { Outcome, Severity } from './buttons.tsx';
+import { Literal } from './literal.tsx';
 
 export type MatchDetail = {
   condition?: string;
@@ -95,7 +96,9 @@ function Shadow({ policy_id: id, revision, would }: ShadowJudged) {
   const { value: policy } = usePolicy(id);
   return (
     <>
-      <a href={hrefOf('policies', { id, tab: 'report' })}>{policy?.name ?? id}</a>{' '}
+      <a href={hrefOf('policies', { id, tab: 'report' })}>
+        <Literal text={policy?.name ?? id} />
+      </a>{' '}
       <span class="quiet">revision {revision}</span> {WOULD[would]}
     </>
   );
@@ -137,7 +140,13 @@ export function Match({
   return (
     <li class={decided ? 'decided' : ''}>
       <p>
-        {isDraft ? match.name : <a href={hrefOf('policies', { id: match.policy_id })}>{match.name}</a>}{' '}
+        {isDraft ? (
+          <Literal text={match.name} />
+        ) : (
+          <a href={hrefOf('policies', { id: match.policy_id })}>
+            <Literal text={match.name} />
+          </a>
+        )}{' '}
         <span class="quiet">
           {!isDraft && `revision ${match.revision}`}
           {isOld && (
@@ -168,10 +177,15 @@ export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: Aske
       {detail.every_event && <li>It has no conditions and matches every event.</li>}
       {detail.threshold !== undefined && (
         <li>
-          More than {detail.threshold.toLocaleString('en')} events in {detail.window_seconds} s for each {detail.per}
-          {detail.value === undefined ? '' : `; here ${detail.per} is `}
-          {detail.value !== undefined && <code>{detail.value}</code>}. There was room again after{' '}
-          {detail.retry_after_seconds} s.
+          More than {detail.threshold.toLocaleString('en')} events in {detail.window_seconds} s for each{' '}
+          <Literal text={detail.per ?? ''} />
+          {detail.value === undefined ? '' : '; here it is '}
+          {detail.value !== undefined && (
+            <code>
+              <Literal text={detail.value} />
+            </code>
+          )}
+          . There was room again after {detail.retry_after_seconds} s.
         </li>
       )}
       {(detail.detector !== undefined || detail.pattern !== undefined) && (
@@ -196,7 +210,10 @@ export function Unmet({ conditions }: { conditions: readonly ConditionUnmet[] })
     <ul aria-label="Conditions that did not hold">
       {conditions.map(({ condition, operator, absent }) => (
         <li key={condition + (operator ?? '')}>
-          <code>{condition}</code> {operator} does not hold{absent ? ': no value is there' : ''}
+          <code>
+            <Literal text={condition} />
+          </code>{' '}
+          {operator} does not hold{absent ? ': no value is there' : ''}
         </li>
       ))}
     </ul>
@@ -229,9 +246,16 @@ function Held({ held, policy }: { held: ConditionHeld; policy: Asked | undefined
   const isLong = held.condition === 'payload_schema';
   return (
     <li>
-      <code>{held.condition}</code> {held.operator ?? ''}
+      <code>
+        <Literal text={held.condition} />
+      </code>{' '}
+      {held.operator ?? ''}
       {held.keyword === undefined ? '' : `does not satisfy ${held.keyword}`}{' '}
-      {operand !== undefined && !isLong && <code>{operand}</code>}
+      {operand !== undefined && !isLong && (
+        <code>
+          <Literal text={readableShort(operand)} lines />
+        </code>
+      )}
       {held.absent ? ' (no value is there) ' : ' '}
       <Place path={held.path} />
     </li>
@@ -242,7 +266,7 @@ function Place({ path }: { path: string | undefined }) {
   if (path === undefined) return null;
   return (
     <>
-      at <code class="place">{path === '' ? 'the whole payload' : path}</code>
+      at <code class="place">{path === '' ? 'the whole payload' : <Literal text={path} />}</code>
     </>
   );
 }

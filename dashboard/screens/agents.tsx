@@ -1,5 +1,6 @@
 // Agents: whether they live, what they did in the last day, and the switch that stops them.
 
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
 import { call, query } from '../core/api.ts';
@@ -7,12 +8,15 @@ import { changed, useList } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { Agent } from '../core/types.ts';
+import { visible } from '../core/visible.ts';
 import { announce } from '../parts/announce.tsx';
 import { Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
 import { Search } from '../parts/filters.tsx';
+import { Literal } from '../parts/literal.tsx';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 
 export function Agents() {
   const { params } = place.value;
@@ -33,24 +37,13 @@ export function Agents() {
         )}
       </header>
       <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">Agent</th>
-              <th scope="col">Status</th>
-              <th scope="col">Last sign of life</th>
-              <th scope="col">Last 24 hours</th>
-              <th scope="col">Events</th>
-              <th scope="col">Blocked</th>
-              {may('configure') && <th scope="col">Switch</th>}
-            </tr>
-          </thead>
-          <tbody>
-            {list.items.map((agent) => (
-              <Row key={agent.id} agent={agent} onSwitch={() => setDialog(agent)} />
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={[
+            ...['Agent', 'Status', 'Last sign of life', 'Last 24 hours', 'Events', 'Blocked'],
+            ...(may('configure') ? ['Switch'] : []),
+          ]}
+          rows={list.items.map((agent) => ({ key: agent.id, cells: cellsOf(agent, () => setDialog(agent)) }))}
+        />
         {list.hasMore && (
           <button type="button" onClick={list.more}>
             More of {list.total.toLocaleString('en')}
@@ -63,62 +56,68 @@ export function Agents() {
   );
 }
 
-function Row({ agent, onSwitch }: { agent: Agent; onSwitch: () => void }) {
+function cellsOf(agent: Agent, onSwitch: () => void): ComponentChildren[] {
   const { activity, last_seen_at: seen } = agent;
-  return (
-    <tr>
-      <th scope="row">
-        <a href={hrefOf('events', { agent_id: agent.id })}>{agent.name}</a>
-        <div class="quiet">
-          <code>{agent.id}</code> {agent.framework ?? ''}
-        </div>
-      </th>
-      <td>
-        <span class={`badge ${agent.status}`}>{agent.status}</span>
-      </td>
-      <td>{seen === null ? 'never' : <Time at={seen} ago />}</td>
-      <td>
-        {activity !== undefined && (
-          <Sparkline hourly={activity.hourly} label={`${activity.events_24h} events in the last 24 hours`} />
-        )}
-      </td>
-      <td>{activity?.events_24h.toLocaleString('en')}</td>
-      <td>
-        {activity !== undefined && activity.blocked_24h > 0 ? (
-          <a href={hrefOf('events', { agent_id: agent.id, outcome: 'blocked', range: '24h' })}>
-            {activity.blocked_24h.toLocaleString('en')}
-          </a>
-        ) : (
-          activity?.blocked_24h
-        )}
-      </td>
-      {may('configure') && (
-        <td>
-          <button
-            type="button"
-            class={agent.status === 'active' ? 'danger' : ''}
-            onClick={onSwitch}
-            aria-label={`Switch ${agent.status === 'active' ? 'off' : 'on'} ${agent.name}`}
-          >
-            Switch {agent.status === 'active' ? 'off' : 'on'}
-          </button>
-        </td>
-      )}
-    </tr>
+  const name = (
+    <>
+      <a href={hrefOf('events', { agent_id: agent.id })}>
+        <Literal text={agent.name} />
+      </a>
+      <div class="quiet">
+        <code>{agent.id}</code> {agent.framework ?? ''}
+      </div>
+    </>
   );
+  const blocked =
+    activity !== undefined && activity.blocked_24h > 0 ? (
+      <a href={hrefOf('events', { agent_id: agent.id, outcome: 'blocked', range: '24h' })}>
+        {activity.blocked_24h.toLocaleString('en')}
+      </a>
+    ) : (
+      activity?.blocked_24h
+    );
+  const next = agent.status === 'active' ? 'off' : 'on';
+  return [
+    name,
+    <span class={`badge ${agent.status}`}>{agent.status}</span>,
+    seen === null ? 'never' : <Time at={seen} ago />,
+    activity !== undefined && (
+      <Sparkline hourly={activity.hourly} label={`${activity.events_24h} events in the last 24 hours`} />
+    ),
+    activity?.events_24h.toLocaleString('en'),
+    blocked,
+    may('configure') && (
+      <button
+        type="button"
+        class={next === 'off' ? 'danger' : ''}
+        onClick={onSwitch}
+        aria-label={`Switch ${next} ${visible(agent.name)}`}
+      >
+        Switch {next}
+      </button>
+    ),
+  ];
 }
 
 function Switch({ agent, onClose }: { agent: Agent; onClose: () => void }) {
   const isOn = agent.status === 'active';
   return (
     <Dialog
-      title={`Switch ${agent.name} ${isOn ? 'off' : 'on'}`}
+      title={
+        <>
+          Switch <Literal text={agent.name} /> {isOn ? 'off' : 'on'}
+        </>
+      }
       action={isOn ? 'Switch off' : 'Switch on'}
       danger={isOn}
       onClose={onClose}
       onAct={async () => {
         await call('PATCH', `v1/agents/${agent.id}`, { body: { status: isOn ? 'inactive' : 'active' } });
-        announce(`${agent.name} is switched ${isOn ? 'off' : 'on'}.`);
+        announce(
+          <>
+            <Literal text={agent.name} /> is switched {isOn ? 'off' : 'on'}.
+          </>,
+        );
         changed('v1/agents');
       }}
     >
@@ -149,7 +148,11 @@ function Register({ onClose }: { onClose: () => void }) {
         await call('POST', 'v1/agents', {
           body: { name, ...(description === '' ? {} : { description }), ...(framework === '' ? {} : { framework }) },
         });
-        announce(`${name} is registered.`);
+        announce(
+          <>
+            <Literal text={name} /> is registered.
+          </>,
+        );
         changed('v1/agents');
       }}
     >

@@ -9,8 +9,10 @@ import type { Alert, NewAlert } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
+import { Literal } from '../parts/literal.tsx';
 import { AgentField } from '../parts/named.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 
 type Open = { kind: 'new' } | { kind: 'test' | 'switch' | 'delete'; alert: Alert } | { kind: 'secret'; secret: string };
 
@@ -44,56 +46,36 @@ export function Alerts() {
             }
           : {})}
       >
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">Alert</th>
-              <th scope="col">When</th>
-              <th scope="col">Channel</th>
-              <th scope="col">Target</th>
-              <th scope="col">Status</th>
-              <th scope="col">Changed</th>
-              <th scope="col">More</th>
-            </tr>
-          </thead>
-          <tbody>
-            {list.items.map((alert) => (
-              <tr key={alert.id}>
-                <th scope="row">{alert.name}</th>
-                <td>
-                  {alert.trigger}
-                  {alert.conditions.severity === undefined ? '' : `, from ${alert.conditions.severity} on`}
-                </td>
-                <td>{alert.channel}</td>
-                <td class="cut" title={alert.target}>
-                  {alert.target}
-                </td>
-                <td>
-                  <span class={`badge ${alert.status}`}>{alert.status}</span>
-                </td>
-                <td>
-                  <Time at={alert.updated_at} ago />
-                </td>
-                <td>
-                  <a href={hrefOf('deliveries', { alert_id: alert.id })}>Deliveries</a>
-                  {mayChange && (
-                    <span class="bar">
-                      <button type="button" onClick={() => setOpen({ kind: 'test', alert })}>
-                        Test
-                      </button>
-                      <button type="button" onClick={() => setOpen({ kind: 'switch', alert })}>
-                        Switch {alert.status === 'active' ? 'off' : 'on'}
-                      </button>
-                      <button type="button" class="danger" onClick={() => setOpen({ kind: 'delete', alert })}>
-                        Delete
-                      </button>
-                    </span>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={['Alert', 'When', 'Channel', 'Target', 'Status', 'Changed', 'More']}
+          rows={list.items.map((alert) => ({
+            key: alert.id,
+            cells: [
+              <Literal text={alert.name} />,
+              `${alert.trigger}${alert.conditions.severity === undefined ? '' : `, from ${alert.conditions.severity} on`}`,
+              alert.channel,
+              <Literal text={alert.target} />,
+              <span class={`badge ${alert.status}`}>{alert.status}</span>,
+              <Time at={alert.updated_at} ago />,
+              <>
+                <a href={hrefOf('deliveries', { alert_id: alert.id })}>Deliveries</a>
+                {mayChange && (
+                  <span class="bar">
+                    <button type="button" onClick={() => setOpen({ kind: 'test', alert })}>
+                      Test
+                    </button>
+                    <button type="button" onClick={() => setOpen({ kind: 'switch', alert })}>
+                      Switch {alert.status === 'active' ? 'off' : 'on'}
+                    </button>
+                    <button type="button" class="danger" onClick={() => setOpen({ kind: 'delete', alert })}>
+                      Delete
+                    </button>
+                  </span>
+                )}
+              </>,
+            ],
+          }))}
+        />
         {list.hasMore && (
           <button type="button" onClick={list.more}>
             More of {list.total.toLocaleString('en')}
@@ -117,7 +99,12 @@ function Act({ kind, alert, onClose }: { kind: 'test' | 'switch' | 'delete'; ale
   const does = {
     test: {
       action: 'Send a test',
-      says: `A notification that is marked as a test goes to ${alert.target}. What came of it is among the deliveries.`,
+      says: (
+        <>
+          A notification that is marked as a test goes to <Literal text={alert.target} />. What came of it is among the
+          deliveries.
+        </>
+      ),
       run: () => call('POST', `${path}/test`),
     },
     switch: {

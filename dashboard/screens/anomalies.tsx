@@ -11,8 +11,10 @@ import { CopyButton, EventLink, LiveButton, Severity, Time } from '../parts/butt
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { Cut, Literal } from '../parts/literal.tsx';
 import { AgentLink, AgentName } from '../parts/named.tsx';
 import { SeriesChart } from '../parts/series-chart.tsx';
+import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
@@ -78,7 +80,7 @@ export function Anomalies() {
           <VirtualRows
             label="Anomalies, newest first"
             count={list.items.length}
-            rowPx={36}
+            rowPx={narrow.value ? NARROW_ROW_PX : 36}
             {...(open >= 0 ? { showIndex: open } : {})}
             onEnd={list.more}
             row={(index) => {
@@ -97,7 +99,7 @@ export function Anomalies() {
                   <span class="cut">
                     <AgentName id={anomaly.agent_id} />
                   </span>
-                  <span class="cut">{anomaly.message}</span>
+                  <Cut text={anomaly.message} />
                 </a>
               );
             }}
@@ -105,14 +107,9 @@ export function Anomalies() {
         </Reading>
       </section>
       {params.has('id') && (
-        <aside class="side" aria-label="Open anomaly">
-          <div class="bar end">
-            <button type="button" onClick={() => setParams({ id: undefined })}>
-              Close
-            </button>
-          </div>
+        <Side label="Open anomaly" of={params.get('id')!} onClose={() => setParams({ id: undefined })}>
           <One id={params.get('id')!} />
-        </aside>
+        </Side>
       )}
     </div>
   );
@@ -128,7 +125,9 @@ function Shown({ series }: { series: Series }) {
   const at = Date.parse(anomaly.timestamp);
   return (
     <>
-      <h2>{anomaly.message}</h2>
+      <h2>
+        <Literal text={anomaly.message} />
+      </h2>
       <dl class="facts">
         <dt>Kind</dt>
         <dd>

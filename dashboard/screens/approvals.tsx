@@ -16,6 +16,7 @@ import { announce } from '../parts/announce.tsx';
 import { EventLink, LiveState, Outcome, Time, useNow } from '../parts/buttons.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { Literal } from '../parts/literal.tsx';
 import { Actor, AgentName } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
@@ -140,7 +141,7 @@ function Line({ approval, isOpen }: { approval: ApprovalRow; isOpen: boolean }) 
         <strong>
           <AgentName id={approval.agent_id} />
         </strong>{' '}
-        {approval.policy_name}
+        <Literal text={approval.policy_name} />
         <div class="quiet">
           {approval.status === 'pending' ? (
             <>
@@ -165,7 +166,9 @@ function Decision({ approval, onDecided }: DecisionProps) {
   const { event } = approval;
   return (
     <>
-      <h2>{approval.policy_name}</h2>
+      <h2>
+        <Literal text={approval.policy_name} />
+      </h2>
       {approval.status === 'pending' ? (
         <p>
           <strong class="countdown">{countdownText(approval.expires_at, now)}</strong> left. Without a decision until{' '}
@@ -176,7 +179,12 @@ function Decision({ approval, onDecided }: DecisionProps) {
         <p>
           {approval.status} by <Actor actor={approval.decided_by} />{' '}
           {approval.decided_at !== null && <Time at={approval.decided_at} />}. The event is{' '}
-          <Outcome outcome={approval.outcome} />. {approval.comment !== null && <q>{approval.comment}</q>}
+          <Outcome outcome={approval.outcome} />.{' '}
+          {approval.comment !== null && (
+            <q>
+              <Literal text={approval.comment} lines />
+            </q>
+          )}
         </p>
       )}
       {may('decide') &&
@@ -335,7 +343,11 @@ function Past({ approval }: { approval: ApprovalRow }) {
             <EventLink agentId={agent} id={event}>
               event
             </EventLink>{' '}
-            {comment !== null && <q>{comment}</q>}
+            {comment !== null && (
+              <q>
+                <Literal text={comment} lines />
+              </q>
+            )}
           </li>
         ))}
       </ul>

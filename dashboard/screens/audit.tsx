@@ -11,8 +11,10 @@ import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field } from '../parts/dialog.tsx';
 import { ExportMenu, FileLink } from '../parts/export.tsx';
 import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
+import { Cut } from '../parts/literal.tsx';
 import { Actor } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
+import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
@@ -84,7 +86,7 @@ export function Audit() {
           <VirtualRows
             label="Entries, newest first"
             count={list.items.length}
-            rowPx={34}
+            rowPx={narrow.value ? NARROW_ROW_PX : 34}
             onEnd={list.more}
             row={(index) => {
               const entry = list.items[index]!;
@@ -101,7 +103,7 @@ export function Audit() {
                   <span class="cut">
                     <Actor actor={entry.actor} />
                   </span>
-                  <span class="cut">{entry.resource_id}</span>
+                  <Cut text={entry.resource_id} />
                 </a>
               );
             }}
@@ -109,14 +111,9 @@ export function Audit() {
         </Reading>
       </section>
       {id !== null && (
-        <aside class="side" aria-label="Open entry">
-          <div class="bar end">
-            <button type="button" onClick={() => setParams({ id: undefined })}>
-              Close
-            </button>
-          </div>
+        <Side label="Open entry" of={id} onClose={() => setParams({ id: undefined })}>
           {open === undefined ? <Reading of={alone}>{null}</Reading> : <Entry entry={open} />}
-        </aside>
+        </Side>
       )}
       {dialog === 'verify' && <Verify onClose={() => setDialog(undefined)} />}
       {dialog === 'compare' && <Compare onClose={() => setDialog(undefined)} />}

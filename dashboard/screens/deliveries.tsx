@@ -12,6 +12,8 @@ import { EventLink, LiveButton, Severity, Time } from '../parts/buttons.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters } from '../parts/filters.tsx';
+import { Cut, Literal } from '../parts/literal.tsx';
+import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
@@ -68,7 +70,7 @@ export function Deliveries() {
           <VirtualRows
             label="Deliveries, newest first"
             count={list.items.length}
-            rowPx={36}
+            rowPx={narrow.value ? NARROW_ROW_PX : 36}
             onEnd={list.more}
             row={(index) => {
               const delivery = list.items[index]!;
@@ -82,10 +84,10 @@ export function Deliveries() {
                 >
                   <Time at={delivery.created_at} />
                   <span class={`badge ${delivery.status}`}>{delivery.status}</span>
-                  <span class="cut">{delivery.alert_name}</span>
+                  <Cut text={delivery.alert_name} />
                   <span>{delivery.trigger}</span>
                   <span>{delivery.channel}</span>
-                  <span class="cut">{delivery.target}</span>
+                  <Cut text={delivery.target} />
                   <span>{delivery.attempts.length} tries</span>
                 </a>
               );
@@ -94,14 +96,9 @@ export function Deliveries() {
         </Reading>
       </section>
       {id !== null && (
-        <aside class="side" aria-label="Open delivery">
-          <div class="bar end">
-            <button type="button" onClick={() => setParams({ id: undefined })}>
-              Close
-            </button>
-          </div>
+        <Side label="Open delivery" of={id} onClose={() => setParams({ id: undefined })}>
           <One key={id} id={id} />
-        </aside>
+        </Side>
       )}
       {all !== undefined && <SendAll {...all} onClose={() => setAll(undefined)} />}
     </div>
@@ -116,7 +113,9 @@ function One({ id }: { id: string }) {
     <Reading of={reading}>
       {delivery !== undefined && (
         <>
-          <h2>{delivery.alert_name}</h2>
+          <h2>
+            <Literal text={delivery.alert_name} />
+          </h2>
           <dl class="facts">
             <dt>Status</dt>
             <dd>
@@ -130,7 +129,7 @@ function One({ id }: { id: string }) {
             </dd>
             <dt>To</dt>
             <dd>
-              {delivery.channel} {delivery.target}
+              {delivery.channel} <Literal text={delivery.target} />
             </dd>
             {delivery.next_attempt_at !== null && (
               <>
@@ -168,8 +167,12 @@ function One({ id }: { id: string }) {
                     </th>
                     <td>{attempt.duration_ms} ms</td>
                     <td>
-                      {attempt.status_code ?? ''} {attempt.error ?? ''}{' '}
-                      {attempt.answer !== null && <code>{attempt.answer}</code>}
+                      {attempt.status_code ?? ''} <Literal text={attempt.error ?? ''} />{' '}
+                      {attempt.answer !== null && (
+                        <code>
+                          <Literal text={attempt.answer} lines />
+                        </code>
+                      )}
                     </td>
                   </tr>
                 ))}
@@ -192,7 +195,9 @@ function One({ id }: { id: string }) {
                 changed('v1/deliveries');
               }}
             >
-              <p>The same notification goes to {delivery.target} once more.</p>
+              <p>
+                The same notification goes to <Literal text={delivery.target} /> once more.
+              </p>
             </Dialog>
           )}
         </>

@@ -5,6 +5,7 @@ import { useRead } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
 import type { AuditEntry } from '../core/types.ts';
 import { EventView } from '../parts/event-view.tsx';
+import { Literal } from '../parts/literal.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 
 export function Event() {
@@ -38,7 +39,11 @@ function OfSomeAgent({ id }: { id: string }) {
       {agentId === undefined ? (
         <Empty title="There is no such event">
           <p>
-            Nothing is recorded under <code>{id}</code>.
+            Nothing is recorded under{' '}
+            <code>
+              <Literal text={id} />
+            </code>
+            .
           </p>
         </Empty>
       ) : (

@@ -11,12 +11,13 @@ import { rangeOf, zone, zoneName } from '../core/time.ts';
 import type { EventFacets, EventHistogram, EventRow } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton, LiveButton } from '../parts/buttons.tsx';
-import { EVENT_ROW_PX, EventLine } from '../parts/event-rows.tsx';
+import { EventLine, eventRowPx } from '../parts/event-rows.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { type FilterSpec, Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { Histogram } from '../parts/histogram.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { Side } from '../parts/side.tsx';
 import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
@@ -129,7 +130,7 @@ export function Events() {
           <VirtualRows
             label="Events, newest first"
             count={rows.length}
-            rowPx={EVENT_ROW_PX}
+            rowPx={eventRowPx()}
             {...(open >= 0 ? { showIndex: open } : {})}
             onEnd={list.more}
             onTop={setTop}
@@ -151,14 +152,9 @@ export function Events() {
         </Reading>
       </section>
       {params.has('id') && (
-        <aside class="side" aria-label="Open event">
-          <div class="bar end">
-            <button type="button" onClick={() => setParams({ id: undefined, of: undefined })}>
-              Close
-            </button>
-          </div>
+        <Side label="Open event" of={params.get('id')!} onClose={() => setParams({ id: undefined, of: undefined })}>
           <EventView key={params.get('id')} id={params.get('id')!} agentId={params.get('of') ?? ''} />
-        </aside>
+        </Side>
       )}
     </div>
   );

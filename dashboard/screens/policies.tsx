@@ -10,9 +10,12 @@ import { BacktestList } from '../parts/backtest-list.tsx';
 import { BacktestView } from '../parts/backtest-view.tsx';
 import { Severity, Time } from '../parts/buttons.tsx';
 import { Search } from '../parts/filters.tsx';
+import { Literal } from '../parts/literal.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';
 import { PolicyView } from '../parts/policy-view.tsx';
+import { Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 import { TryInForce } from '../parts/try-in-force.tsx';
 
 /** What belongs to the policy that is open. */
@@ -34,14 +37,13 @@ export function Policies() {
         {areBacktests ? <BacktestList /> : <PolicyList open={id} />}
       </section>
       {isOpen && (
-        <aside class="side" aria-label={id === null ? 'Open backtest' : 'Open policy'}>
-          <div class="bar end">
-            <button type="button" onClick={() => setParams(CLOSED)}>
-              Close
-            </button>
-          </div>
+        <Side
+          label={id === null ? 'Open backtest' : 'Open policy'}
+          of={id ?? backtest!}
+          onClose={() => setParams(CLOSED)}
+        >
           {id === null ? <BacktestView key={backtest} id={backtest!} /> : <PolicyView key={id} id={id} />}
-        </aside>
+        </Side>
       )}
       {params.has('new') && may('configure') && !isBound() && <NewPolicy />}
       {params.has('try') && may('configure') && (
@@ -94,41 +96,30 @@ function PolicyList({ open }: { open: string | null }) {
   const none = words === '' ? <NoPolicies /> : <p class="quiet">No policy has “{words}” in its name.</p>;
   return (
     <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
-      <table class="wide">
-        <thead>
-          <tr>
-            <th scope="col">Policy</th>
-            <th scope="col">Type</th>
-            <th scope="col">Actions</th>
-            <th scope="col">Status</th>
-            <th scope="col">Matches in 24 h</th>
-            <th scope="col">Changed</th>
-          </tr>
-        </thead>
-        <tbody>
-          {list.items.map((policy) => (
-            <tr key={policy.id} class={policy.id === open ? 'open' : ''}>
-              <th scope="row">
-                <a href={hrefOf('policies', { id: policy.id })}>{policy.name}</a>{' '}
-                <Severity severity={policy.severity} />
-                <div class="quiet">revision {policy.revision}</div>
-              </th>
-              <td>{policy.type}</td>
-              <td>{policy.actions.join(', ')}</td>
-              <td>
-                <span class={`badge ${policy.status}`}>{policy.status}</span>{' '}
-                {policy.mode === 'shadow' && <span class="badge shadow">shadow</span>}
-              </td>
-              <td>
-                <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>{countText(matchesOf(policy.id))}</a>
-              </td>
-              <td>
-                <Time at={policy.updated_at} ago />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        head={['Policy', 'Type', 'Actions', 'Status', 'Matches in 24 h', 'Changed']}
+        rows={list.items.map((policy) => ({
+          key: policy.id,
+          isOpen: policy.id === open,
+          cells: [
+            <>
+              <a href={hrefOf('policies', { id: policy.id })}>
+                <Literal text={policy.name} />
+              </a>{' '}
+              <Severity severity={policy.severity} />
+              <div class="quiet">revision {policy.revision}</div>
+            </>,
+            policy.type,
+            policy.actions.join(', '),
+            <>
+              <span class={`badge ${policy.status}`}>{policy.status}</span>{' '}
+              {policy.mode === 'shadow' && <span class="badge shadow">shadow</span>}
+            </>,
+            <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>{countText(matchesOf(policy.id))}</a>,
+            <Time at={policy.updated_at} ago />,
+          ],
+        }))}
+      />
       {list.hasMore && (
         <button type="button" onClick={list.more}>
           More of {list.total.toLocaleString('en')}

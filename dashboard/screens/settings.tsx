@@ -6,12 +6,15 @@ import { changed, useList, useRead } from '../core/queries.ts';
 import { isAdmin, session, signOut } from '../core/session.ts';
 import { ofInput, zoneName } from '../core/time.ts';
 import type { Account, ApiKey, ApiKeyCreated, BrowserSession } from '../core/types.ts';
+import { visible } from '../core/visible.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { setTheme, type Theme, theme } from '../parts/colours.ts';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
+import { Literal } from '../parts/literal.tsx';
 import { AgentField, AgentName } from '../parts/named.tsx';
 import { Reading } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 
 export function Settings() {
   const me = session.value;
@@ -22,10 +25,12 @@ export function Settings() {
         <h2 id="you">You</h2>
         <dl class="facts">
           <dt>Account</dt>
-          <dd>{me?.account_name}</dd>
+          <dd>
+            <Literal text={me?.account_name ?? ''} />
+          </dd>
           <dt>Signed in with</dt>
           <dd>
-            {me?.key_label} (<code>{me?.key_id}</code>, {me?.scope})
+            <Literal text={me?.key_label ?? ''} /> (<code>{me?.key_id}</code>, {me?.scope})
           </dd>
           <dt>Until</dt>
           <dd>{me?.expires_at !== null && me?.expires_at !== undefined && <Time at={me.expires_at} />}</dd>
@@ -73,47 +78,30 @@ function Keys() {
         </button>
       </header>
       <Reading of={list}>
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">Label</th>
-              <th scope="col">Scope</th>
-              <th scope="col">Ends in</th>
-              <th scope="col">Agent</th>
-              <th scope="col">Last used</th>
-              <th scope="col">Expires</th>
-              <th scope="col">Revoke</th>
-            </tr>
-          </thead>
-          <tbody>
-            {list.items.map((key) => (
-              <tr key={key.id}>
-                <th scope="row">
-                  {key.label} {key.id === session.value?.key_id && <span class="badge">yours</span>}
-                </th>
-                <td>
-                  {key.scope}: {key.permissions.join(', ')}
-                </td>
-                <td>
-                  <code>…{key.hint}</code>
-                </td>
-                <td>{key.agent_id === null ? 'any' : <AgentName id={key.agent_id} />}</td>
-                <td>{key.last_used_at === null ? 'never' : <Time at={key.last_used_at} ago />}</td>
-                <td>{key.expires_at === null ? 'never' : <Time at={key.expires_at} />}</td>
-                <td>
-                  <button
-                    type="button"
-                    class="danger"
-                    aria-label={`Revoke ${key.label}`}
-                    onClick={() => setDialog(key)}
-                  >
-                    Revoke
-                  </button>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={['Label', 'Scope', 'Ends in', 'Agent', 'Last used', 'Expires', 'Revoke']}
+          rows={list.items.map((key) => ({
+            key: key.id,
+            cells: [
+              <>
+                <Literal text={key.label} /> {key.id === session.value?.key_id && <span class="badge">yours</span>}
+              </>,
+              `${key.scope}: ${key.permissions.join(', ')}`,
+              <code>…{key.hint}</code>,
+              key.agent_id === null ? 'any' : <AgentName id={key.agent_id} />,
+              key.last_used_at === null ? 'never' : <Time at={key.last_used_at} ago />,
+              key.expires_at === null ? 'never' : <Time at={key.expires_at} />,
+              <button
+                type="button"
+                class="danger"
+                aria-label={`Revoke ${visible(key.label)}`}
+                onClick={() => setDialog(key)}
+              >
+                Revoke
+              </button>,
+            ],
+          }))}
+        />
         {list.hasMore && (
           <button type="button" onClick={list.more}>
             More of {list.total.toLocaleString('en')}
@@ -123,7 +111,14 @@ function Keys() {
       {dialog === 'new' && <NewKey onClose={() => setDialog(undefined)} onMade={setMade} />}
       {typeof dialog === 'object' && <Revoke apiKey={dialog} onClose={() => setDialog(undefined)} />}
       {made !== undefined && (
-        <Dialog title={`The key ${made.label}`} onClose={() => setMade(undefined)}>
+        <Dialog
+          title={
+            <>
+              The key <Literal text={made.label} />
+            </>
+          }
+          onClose={() => setMade(undefined)}
+        >
           <p>It is shown once, here. Keep it where secrets are kept.</p>
           <p>
             <code class="secret">{made.key}</code>
@@ -195,13 +190,21 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: ApiKey
 function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
   return (
     <Dialog
-      title={`Revoke ${apiKey.label}`}
+      title={
+        <>
+          Revoke <Literal text={apiKey.label} />
+        </>
+      }
       action="Revoke"
       danger
       onClose={onClose}
       onAct={async () => {
         await call('DELETE', `v1/api-keys/${apiKey.id}`);
-        announce(`${apiKey.label} is revoked.`);
+        announce(
+          <>
+            <Literal text={apiKey.label} /> is revoked.
+          </>,
+        );
         changed('v1/api-keys', 'v1/sessions');
       }}
     >
@@ -220,47 +223,29 @@ function Sessions() {
     <section aria-labelledby="sessions">
       <h2 id="sessions">Browsers that are signed in</h2>
       <Reading of={list}>
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">Key</th>
-              <th scope="col">Address</th>
-              <th scope="col">Browser</th>
-              <th scope="col">Since</th>
-              <th scope="col">Last used</th>
-              <th scope="col">End</th>
-            </tr>
-          </thead>
-          <tbody>
-            {list.items.map((one) => (
-              <tr key={one.id}>
-                <th scope="row">
-                  {one.key_label} {one.id === session.value?.id && <span class="badge">this one</span>}
-                </th>
-                <td>{one.ip}</td>
-                <td class="cut" title={one.user_agent}>
-                  {one.user_agent}
-                </td>
-                <td>
-                  <Time at={one.created_at} ago />
-                </td>
-                <td>
-                  <Time at={one.last_used_at} ago />
-                </td>
-                <td>
-                  <button
-                    type="button"
-                    class="danger"
-                    aria-label={`End the session of ${one.key_label}`}
-                    onClick={() => setOpen(one)}
-                  >
-                    End
-                  </button>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={['Key', 'Address', 'Browser', 'Since', 'Last used', 'End']}
+          rows={list.items.map((one) => ({
+            key: one.id,
+            cells: [
+              <>
+                <Literal text={one.key_label} /> {one.id === session.value?.id && <span class="badge">this one</span>}
+              </>,
+              one.ip,
+              <Literal text={one.user_agent} />,
+              <Time at={one.created_at} ago />,
+              <Time at={one.last_used_at} ago />,
+              <button
+                type="button"
+                class="danger"
+                aria-label={`End the session of ${visible(one.key_label)}`}
+                onClick={() => setOpen(one)}
+              >
+                End
+              </button>,
+            ],
+          }))}
+        />
       </Reading>
       {open !== undefined && <EndSession session={open} onClose={() => setOpen(undefined)} />}
     </section>
@@ -281,8 +266,8 @@ function EndSession({ session: of, onClose }: { session: BrowserSession; onClose
       }}
     >
       <p>
-        {of.user_agent || 'The browser'}, signed in from {of.ip || 'an unknown address'} at <Time at={of.created_at} />,
-        is signed out within a second.
+        <Literal text={of.user_agent || 'The browser'} />, signed in from {of.ip || 'an unknown address'} at{' '}
+        <Time at={of.created_at} />, is signed out within a second.
         {of.id === session.value?.id && ' That is this browser.'}
       </p>
     </Dialog>
@@ -304,7 +289,7 @@ function TheAccount() {
             <dl class="facts">
               <dt>Name</dt>
               <dd>
-                {value.name} (<code>{value.id}</code>)
+                <Literal text={value.name} /> (<code>{value.id}</code>)
               </dd>
               <dt>An agent is missed after</dt>
               <dd>{value.agent_down_seconds ?? 300} s of silence</dd>

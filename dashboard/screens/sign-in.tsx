@@ -15,6 +15,7 @@ import {
 } from '../core/session.ts';
 import type { SignedIn } from '../core/types.ts';
 import { isWritten } from '../core/unsaved.ts';
+import { Literal } from '../parts/literal.tsx';
 import { Problem } from '../parts/states.tsx';
 
 const isPlain = location.protocol === 'http:' && !/^(localhost|127\.|\[::1\])/.test(location.hostname);
@@ -147,7 +148,8 @@ export function Offered({ offered: { key, whose, instead }, isOver }: Over & { o
       {given !== undefined && <Problem error={given} />}
       {!isUseless && (
         <p>
-          This link signs you in to the account <Account of={whose} /> with the key “{whose.key_label}” ({whose.scope}).
+          This link signs you in to the account <Account of={whose} /> with the key “
+          <Literal text={whose.key_label} />” ({whose.scope}).
         </p>
       )}
       {instead !== null && (
@@ -159,7 +161,7 @@ export function Offered({ offered: { key, whose, instead }, isOver }: Over & { o
       <div class="bar">
         {instead !== null && (
           <button type="button" class="primary" ref={first} onClick={stay}>
-            Stay in {instead.account_name}
+            Stay in <Literal text={instead.account_name} />
           </button>
         )}
         {!isUseless && (
@@ -170,7 +172,7 @@ export function Offered({ offered: { key, whose, instead }, isOver }: Over & { o
             aria-busy={busy}
             onClick={() => void goOn()}
           >
-            Sign in to {whose.account_name}
+            Sign in to <Literal text={whose.account_name} />
           </button>
         )}
         {instead === null && (
@@ -187,7 +189,10 @@ export function Offered({ offered: { key, whose, instead }, isOver }: Over & { o
 function Account({ of }: { of: SignedIn }) {
   return (
     <>
-      <strong>{of.account_name}</strong> (<code>{of.account_id}</code>)
+      <strong>
+        <Literal text={of.account_name} />
+      </strong>{' '}
+      (<code>{of.account_id}</code>)
     </>
   );
 }

@@ -5,12 +5,15 @@ import { useMemo } from 'preact/hooks';
 import { type List, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { spanText } from '../core/time.ts';
+import { readablePreview } from '../core/tokens.ts';
 import type { EventRow, Trace as TraceOf } from '../core/types.ts';
 import { CopyButton, Outcome, Time } from '../parts/buttons.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { shareUrl } from '../parts/filters.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { Cut, Literal } from '../parts/literal.tsx';
 import { AgentLink } from '../parts/named.tsx';
+import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
@@ -49,14 +52,9 @@ export function Trace() {
         </Reading>
       </section>
       {openId !== null && (
-        <aside class="side" aria-label="Open event">
-          <div class="bar end">
-            <button type="button" onClick={() => setParams({ event: undefined, of: undefined })}>
-              Close
-            </button>
-          </div>
+        <Side label="Open event" of={openId} onClose={() => setParams({ event: undefined, of: undefined })}>
           <EventView key={openId} id={openId} agentId={params.get('of') ?? ''} />
-        </aside>
+        </Side>
       )}
     </div>
   );
@@ -67,7 +65,9 @@ function Summary({ trace }: { trace: TraceOf }) {
     <dl class="facts">
       <dt>Trace</dt>
       <dd>
-        <code>{trace.trace_id}</code>
+        <code>
+          <Literal text={trace.trace_id} />
+        </code>
       </dd>
       <dt>Agents</dt>
       <dd>
@@ -81,12 +81,20 @@ function Summary({ trace }: { trace: TraceOf }) {
       <dd>
         <Time at={trace.started_at} millis />
       </dd>
-      <dt>Lasted</dt>
-      <dd>{spanText(trace.duration_ms)}</dd>
+      {trace.duration_ms > 0 && (
+        <>
+          <dt>Lasted</dt>
+          <dd>{spanText(trace.duration_ms)}</dd>
+        </>
+      )}
       <dt>Events</dt>
       <dd>{trace.event_count.toLocaleString('en')}</dd>
-      <dt>Tokens</dt>
-      <dd>{trace.tokens_used?.toLocaleString('en') ?? 'not said'}</dd>
+      {trace.tokens_used !== null && (
+        <>
+          <dt>Tokens</dt>
+          <dd>{trace.tokens_used.toLocaleString('en')}</dd>
+        </>
+      )}
     </dl>
   );
 }
@@ -98,7 +106,7 @@ function Sequence({ list, open }: { list: List<EventRow>; open: number }) {
     <VirtualRows
       label="Events of the trace, in order"
       count={list.items.length}
-      rowPx={ROW_PX}
+      rowPx={narrow.value ? NARROW_ROW_PX : ROW_PX}
       {...(open >= 0 ? { showIndex: open } : {})}
       onEnd={list.more}
       row={(index) => {
@@ -121,9 +129,7 @@ function Sequence({ list, open }: { list: List<EventRow>; open: number }) {
               {pair === undefined ? '' : pair < index ? `↑ result of ${pair + 1}` : `↓ result in ${pair + 1}`}
             </span>
             <Outcome outcome={event.policy_result.outcome} />
-            <span class="cut preview">
-              {index + 1}. {event.payload_preview ?? ''}
-            </span>
+            <Cut preview text={`${index + 1}. ${readablePreview(event.payload_preview ?? '')}`} />
           </a>
         );
       }}

@@ -7,6 +7,8 @@ import { rangeOf, spanText } from '../core/time.ts';
 import type { Trace } from '../core/types.ts';
 import { Outcome, Time } from '../parts/buttons.tsx';
 import { Filters, TimeRange } from '../parts/filters.tsx';
+import { Cut } from '../parts/literal.tsx';
+import { NARROW_ROW_PX, narrow } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
@@ -43,17 +45,17 @@ export function Traces() {
         <VirtualRows
           label="Traces, newest first"
           count={list.items.length}
-          rowPx={34}
+          rowPx={narrow.value ? NARROW_ROW_PX : 34}
           onEnd={list.more}
           row={(index) => {
             const trace = list.items[index]!;
             return (
               <a class="trace-line" href={hrefOf('trace', { id: trace.trace_id })}>
                 <Time at={trace.started_at} />
-                <span class="cut">{trace.trace_id}</span>
-                <span class="cut">{trace.agents.map(nameOf).join(', ')}</span>
+                <Cut text={trace.trace_id} />
+                <Cut text={trace.agents.map(nameOf).join(', ')} />
                 <span>{trace.event_count} events</span>
-                <span>{spanText(trace.duration_ms)}</span>
+                <span>{trace.duration_ms > 0 && spanText(trace.duration_ms)}</span>
                 <span>{trace.tokens_used === null ? '' : `${trace.tokens_used.toLocaleString('en')} tokens`}</span>
                 <span>
                   {Object.entries(trace.outcomes)

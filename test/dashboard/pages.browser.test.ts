@@ -17,7 +17,7 @@ import { browserTest, signIn, skip } from '../support/browser.ts';
 import { startService, type TestService } from '../support/service.ts';
 
 const RUNS = assetPath('../shared/data');
-const FIRST_LOAD_BYTES_MAX = 80_000;
+const FIRST_LOAD_BYTES_MAX = 60_000;
 const FIRST_LOAD_REQUESTS_MAX = 6;
 /** Its heading, by which it is known to be there. */
 const SCREENS = {

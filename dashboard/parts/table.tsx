@@ -1,0 +1,34 @@
+// A table of what there is: a row each, its name first. Where there is no room for columns (style.css) a row is a card,
+// each value behind the name of its column, so that nothing of it is outside of the page.
+import type { ComponentChildren } from 'preact';
+
+export type TableRow = { key: string; isOpen?: boolean; cells: readonly ComponentChildren[] };
+
+/** `rows`: each with as many cells as `head` has names. */
+export function Table({ head, rows }: { head: readonly string[]; rows: readonly TableRow[] }) {
+  return (
+    <table class="wide">
+      <thead>
+        <tr>
+          {head.map((name) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(({ key, isOpen = false, cells }) => (
+          <tr key={key} class={isOpen ? 'open' : ''}>
+            <th scope="row">{cells[0]}</th>
+            {cells.slice(1).map((cell, i) => (
+              <td key={head[i + 1]} data-label={head[i + 1]}>
+                {cell}
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
