@@ -55,6 +55,7 @@ const OWN: Record<string, readonly string[]> = {
       'src/process/addresses.ts',
       'src/process/config.ts',
       'src/process/log.ts',
+      'src/process/log-for-people.ts',
       'src/registry/policy-declaration.ts',
     ],
   ],

@@ -1,5 +1,5 @@
 // Lines of the log for the person at a terminal: sentences for what a start does, everything that is said of what is
-// wrong, one line each whatever is in it; JSON wherever that is asked for or nobody sits at a terminal.
+// wrong, one line each whatever is in it; JSON wherever that is asked for or no one sits at a terminal.
 import { spawnSync } from 'node:child_process';
 import t from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
