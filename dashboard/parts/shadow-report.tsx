@@ -237,7 +237,7 @@ function Promote({ policy, copied, onClose }: PromoteProps) {
           )}
           {copied.value !== undefined && copied.value.revision !== original.revision && (
             <p role="status">
-              {original.name} was changed again just now.{' '}
+              <Literal text={original.name} /> was changed again just now.{' '}
               <button type="button" onClick={() => setSeen(copied.value)}>
                 Look at revision {copied.value.revision}
               </button>
@@ -265,7 +265,8 @@ function ChangedMeanwhile({ policy, base }: { policy: WholePolicy; base: number 
     <section aria-label="Changed meanwhile" class="conflict">
       <h3>Changed meanwhile by others</h3>
       <p>
-        The shadow was made of revision {base} of {policy.name}, which is at revision {policy.revision} now, by{' '}
+        The shadow was made of revision {base} of <Literal text={policy.name} />, which is at revision {policy.revision}{' '}
+        now, by{' '}
         {[...new Set(revisions.map(({ actor }) => actor))].map((actor, i) => (
           <span key={actor}>
             {i > 0 && ', '}

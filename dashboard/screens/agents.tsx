@@ -24,7 +24,7 @@ export function Agents() {
   const asked = query({ activity: true, [/^agt_\w{26}$/.test(words) ? 'id' : 'q']: words });
   const list = useList<Agent>(`v1/agents${asked}`, { everyMs: 30_000 });
   const [dialog, setDialog] = useState<'register' | Agent>();
-  const none = words === '' ? <NoAgents /> : <p class="quiet">No agent has “{words}” in its name.</p>;
+  const none = words === '' ? <NoAgents /> : <p class="quiet">No agent has “{visible(words)}” in its name.</p>;
   return (
     <div class="screen scrolls">
       <header class="bar">

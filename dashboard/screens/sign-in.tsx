@@ -112,9 +112,9 @@ function Ended() {
       {by !== undefined && (
         <p>
           <button type="button" onClick={() => follow(by)}>
-            Go on in {by.account_name}
+            Go on in <Literal text={by.account_name} />
           </button>{' '}
-          with the key “{by.key_label}” ({by.scope})
+          with the key “<Literal text={by.key_label} />” ({by.scope})
         </p>
       )}
     </>

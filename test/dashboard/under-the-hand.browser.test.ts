@@ -196,6 +196,7 @@ async function underTheHand(): Promise<void> {
       const other = await context.newPage();
       await other.goto(`${service.url}/ui/settings`);
       await other.getByRole('button', { name: 'Sign out' }).click();
+      await other.getByRole('heading', { name: 'Gatehouse' }).waitFor();
       await other.getByLabel('API key').fill(reader);
       await other.keyboard.press('Enter');
       await other.getByRole('heading', { name: 'Settings' }).waitFor();
