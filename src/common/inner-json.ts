@@ -28,9 +28,10 @@ const KEY = /-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,999}/uy;
 const OTHER_KEY = /\.\.\.|\[(?!redacted:)/y;
 /** Before an item, as JavaScript takes them (`!0`, `+"1"`). */
 const OPERATORS = /[-+!~][-+!~\s]{0,99}/y;
-/** Behind an opening bracket: an item that is no string, or none; `void 0` and patterns of JavaScript are items. */
-const ITEM =
-  /(?=,)|\.?\d[\w.+-]{0,999}|(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b|void 0|\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n]){0,999}\]|[^\\/[\n]){1,999}\/[dgimsuvy]{0,8}/y;
+/** Behind an opening bracket: an item that is no string, or none; `void 0` is an item. */
+const ITEM = /(?=,)|\.?\d[\w.+-]{0,999}|(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b|void 0/y;
+/** The same, as patterns are written in JavaScript; one that is longer than is looked at. */
+const PATTERN = /\/(?![*/])(?:(?:\\.|\[(?:\\.|[^\]\\\n]){0,999}\]|[^\\/[\n]){1,999}\/[dgimsuvy]{0,8}|[^\n]{999})/y;
 const TOKEN_CHARACTERS_MAX = 1_000;
 const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
 /** Of a string in a string, and so on, with blanks that may be escaped. */
@@ -120,6 +121,7 @@ function beginsLikeJson(text: string): boolean {
     if (STRING.test(text[at] ?? '')) return isStringOfJson(text, open, at);
     if (open === '{') return isFollowed(text, KEY, at, ':') || matchEnd(text, OTHER_KEY, at) > 0;
     if (isFollowed(text, ITEM, at, ',') || isFollowed(text, ITEM, at, undefined)) return true;
+    if (isFollowed(text, PATTERN, at, ',')) return true;
   }
   return true;
 }

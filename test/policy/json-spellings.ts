@@ -55,12 +55,16 @@ export const SPELLINGS: [name: string, spell: (members: string) => string, isRea
 
 const context = createContext({}, { codeGeneration: { strings: false, wasm: false } });
 
+const STRINGS = /"(?:\\[\s\S]|[^"\\])*"|'(?:\\[\s\S]|[^'\\])*'/g;
+/** Calls, assignments, templates, and operators between two values: a program, no way to write a value down. */
+const COMPUTES = /[()=`+]|\.\.\.|[\w"'/)\]}]\s*[-*%&|^<>?]|\b(?:in|instanceof|typeof|delete|new|class|await)\b(?!\s*:)/;
+
 /**
  * Does JavaScript read an object whose `amount` is more than 1,000, in lists and in texts of such? Literals alone: what
  * a program computes is no text of JSON.
  */
 export function isMoreByJavaScript(text: string): boolean {
-  if (/[()=`+]|\.\.\./.test(text)) return false;
+  if (COMPUTES.test(text.replaceAll(STRINGS, '""'))) return false;
   try {
     // In a list of its own: a comma between two would make the last of them the value.
     const read = runInContext(`[${text.replace(/^\ufeff/, '')}\n]`, context, { timeout: 100 }) as unknown[];
