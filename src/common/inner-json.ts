@@ -30,8 +30,6 @@ const OTHER_KEY = /\.\.\.|\[(?!redacted:)/y;
 const OPERATORS = /[-+!~][-+!~\s]{0,99}/y;
 /** Behind an opening bracket: an item that is no string, or none; `void 0` is an item. */
 const ITEM = /(?=,)|\.?\d[\w.+-]{0,999}|(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b|void 0/y;
-/** The same, as patterns are written in JavaScript; one that is longer than is looked at. */
-const PATTERN = /\/(?![*/])(?:(?:\\.|\[(?:\\.|[^\]\\\n]){0,999}\]|[^\\/[\n]){1,999}\/[dgimsuvy]{0,8}|[^\n]{999})/y;
 const TOKEN_CHARACTERS_MAX = 1_000;
 const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
 /** Of a string in a string, and so on, with blanks that may be escaped. */
@@ -121,7 +119,7 @@ function beginsLikeJson(text: string): boolean {
     if (STRING.test(text[at] ?? '')) return isStringOfJson(text, open, at);
     if (open === '{') return isFollowed(text, KEY, at, ':') || matchEnd(text, OTHER_KEY, at) > 0;
     if (isFollowed(text, ITEM, at, ',') || isFollowed(text, ITEM, at, undefined)) return true;
-    if (isFollowed(text, PATTERN, at, ',')) return true;
+    if (text[at] === '/') return isPatternOfList(text, at);
   }
   return true;
 }
@@ -140,6 +138,22 @@ function isFollowed(text: string, form: RegExp, at: number, next: string | undef
   const end = matchEnd(text, form, at);
   if (end - at >= TOKEN_CHARACTERS_MAX) return true;
   return end > 0 && text[gapEnd(text, end)] === next;
+}
+
+const FLAGS = /[dgimsuvy]{0,8}/y;
+
+/** Does a pattern stand there, as JavaScript writes one (`/[/]x/g`), and behind it the comma of a list? */
+function isPatternOfList(text: string, at: number): boolean {
+  let isInClass = false;
+  const limit = at + TOKEN_CHARACTERS_MAX;
+  for (let i = at + 1; i < text.length && text[i] !== '\n'; i++) {
+    if (i === limit) return true;
+    const c = text[i];
+    if (c === '\\') i++;
+    else if (c === '[' || c === ']') isInClass = c === '[';
+    else if (c === '/' && !isInClass) return i > at + 1 && text[gapEnd(text, matchEnd(text, FLAGS, i + 1))] === ',';
+  }
+  return false;
 }
 
 /** What a string begins with, itself or as part of another. */

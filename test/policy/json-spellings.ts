@@ -55,7 +55,7 @@ export const SPELLINGS: [name: string, spell: (members: string) => string, isRea
 
 const context = createContext({}, { codeGeneration: { strings: false, wasm: false } });
 
-const STRINGS = /"(?:\\[\s\S]|[^"\\])*"|'(?:\\[\s\S]|[^'\\])*'/g;
+const STRINGS = /"(?:\\[\s\S]?|[^"\\])*(?:"|$)|'(?:\\[\s\S]?|[^'\\])*(?:'|$)/g;
 /** Calls, assignments, templates, and operators between two values: a program, no way to write a value down. */
 const COMPUTES = /[()=`+]|\.\.\.|[\w"'/)\]}]\s*[-*%&|^<>?]|\b(?:in|instanceof|typeof|delete|new|class|await)\b(?!\s*:)/;
 
