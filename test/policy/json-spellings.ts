@@ -57,7 +57,8 @@ const context = createContext({}, { codeGeneration: { strings: false, wasm: fals
 
 const STRINGS = /"(?:\\[\s\S]?|[^"\\])*(?:"|$)|'(?:\\[\s\S]?|[^'\\])*(?:'|$)/g;
 /** Calls, assignments, templates, and operators between two values: a program, no way to write a value down. */
-const COMPUTES = /[()=`+]|\.\.\.|[\w"'/)\]}]\s*[-*%&|^<>?]|\b(?:in|instanceof|typeof|delete|new|class|await)\b(?!\s*:)/;
+const COMPUTES =
+  /[()=`+]|\.\.\.|[\w"'/)\]}]\s*[-*%&|^<>?]|\d\s*\/|[\w"'/)\]}]\s+\/(?![/*])|\b(?:in|instanceof|typeof|delete|new|class|await)\b(?!\s*:)/;
 
 /**
  * Does JavaScript read an object whose `amount` is more than 1,000, in lists and in texts of such? Literals alone: what
