@@ -103,6 +103,9 @@ async function trials(): Promise<void> {
       await page.reload();
       await result.getByText('would have another outcome').waitFor();
       await chart.getByText('The same as a table').click();
+      // Names are read behind what they stand in.
+      await samples.getByText('payer').first().waitFor();
+      await result.getByRole('region', { name: 'By agent' }).getByText('reader').waitFor();
       t.equal(await told(result), before, 'after a reload');
       await samples.getByRole('link', { name: 'pay' }).first().click();
       await page.getByRole('region', { name: 'Payload' }).getByText('"pay"').waitFor();
