@@ -9,11 +9,13 @@ import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { parseExactTime } from '../../schemas/time.ts';
 import { BufferPool } from '../common/buffer-pool.ts';
+import { parseExact } from '../common/exact-json.ts';
 import { idAt } from '../common/ids.ts';
 import type { Moment } from '../common/steady-clock.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
-import type { Decision, Judgement, ShadowJudgement, TextView } from '../policy/judgement.ts';
+import type { Closer, Decision, Judgement, ShadowJudgement, TextView } from '../policy/judgement.ts';
+import { UNKNOWN } from '../policy/sought.ts';
 import type { Arrivals } from './arrival.ts';
 import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
@@ -37,7 +39,7 @@ export class WasmCodec implements Codec {
   decode(request: IngestRequest, { rules, nowMs, eventBytesMax }: DecodeOptions): WasmBody | undefined {
     const { body: bytes, shape, idempotencyKey } = request;
     if (idempotencyKey !== undefined) return undefined;
-    const scanned = this.#instance.read(bytes, shape, (rules.shadows ?? rules).literals);
+    const scanned = this.#instance.read(bytes, shape, (rules.shadows ?? rules).sought);
     if (scanned === null) return undefined;
     const occurredAt =
       bytes.length > eventBytesMax && holdsLarger(scanned, eventBytesMax) ? null : times(scanned, nowMs);
@@ -72,19 +74,20 @@ class WasmBody implements DecodedBody {
   }
 
   judge(index: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement {
-    return this.#judgeByText(index, agent, rules) ?? judge(rules, this.#view(index, agent), allowance);
+    const looked = rules.look(this.#textOf(index, agent));
+    return isCloser(looked) ? judge(rules, this.#view(index, agent), allowance, looked) : looked;
   }
 
   async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement> {
-    return this.#judgeByText(index, agent, rules) ?? rules.judgeWithPauses(this.#view(index, agent), pause);
+    const looked = rules.look(this.#textOf(index, agent));
+    return isCloser(looked) ? rules.judgeWithPauses(this.#view(index, agent), pause, undefined, looked) : looked;
   }
 
   judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
-    const { text, scanned } = this.#parts;
-    const known = text.of(scanned, index, agent.id);
-    const judgement = shadows.judgeByText(known);
-    if (judgement !== null) return judgement;
-    return allowance.isSpent ? shadows.skip(known) : shadows.judge(this.#view(index, agent), allowance);
+    const text = this.#textOf(index, agent);
+    const looked = shadows.look(text);
+    if (!isCloser(looked)) return looked;
+    return allowance.isSpent ? shadows.skip(text) : shadows.judge(this.#view(index, agent), allowance, looked);
   }
 
   async judgeShadowsWithPauses(
@@ -92,16 +95,13 @@ class WasmBody implements DecodedBody {
     agent: AgentRecord,
     { shadows, allowance, pause }: ByShadows & { pause: Pause },
   ): Promise<ShadowJudgement> {
-    const { text, scanned } = this.#parts;
-    return (
-      shadows.judgeByText(text.of(scanned, index, agent.id)) ??
-      shadows.judgeWithPauses(this.#view(index, agent), allowance, pause)
-    );
+    const looked = shadows.look(this.#textOf(index, agent));
+    return isCloser(looked) ? shadows.judgeWithPauses(this.#view(index, agent), allowance, pause, looked) : looked;
   }
 
-  #judgeByText(index: number, agent: AgentRecord, rules: RuleSet): Judgement | null {
+  #textOf(index: number, agent: AgentRecord): ScannedText {
     const { text, scanned } = this.#parts;
-    return rules.judgeByText(text.of(scanned, index, agent.id));
+    return text.of(scanned, index, agent.id);
   }
 
   #view(index: number, agent: AgentRecord): View {
@@ -195,7 +195,7 @@ class ScannedText implements TextView {
   agent_id = '';
   #event = 0;
   #body!: ScannedBody;
-  readonly #tools = new KnownTexts();
+  readonly #texts = new KnownTexts();
 
   of(body: ScannedBody, event: number, agentId: string): this {
     this.#body = body;
@@ -208,12 +208,37 @@ class ScannedText implements TextView {
     return EVENT_TYPES[this.#word(WORD.type)]!;
   }
 
-  tool(): string | undefined | null {
-    const flags = this.#word(WORD.flags);
-    if ((flags & FLAG.oddTool) !== 0) return null;
-    return (flags & FLAG.tool) === 0
-      ? undefined
-      : this.#tools.text(this.#body.bytes, this.#word(WORD.tool), this.#word(WORD.toolEnd));
+  get trace_id(): string | undefined {
+    const start = this.#word(WORD.trace);
+    return start === 0 ? undefined : this.#body.bytes.toString('latin1', start, this.#word(WORD.trace + 1));
+  }
+
+  get bytes(): number {
+    return this.#word(WORD.payloadEnd) - this.#word(WORD.payload);
+  }
+
+  at(path: number): unknown {
+    const start = this.#word(WORD.watched + 2 * path);
+    const end = this.#word(WORD.watched + 2 * path + 1);
+    if (start === 0) return undefined;
+    if (end - start > VALUE_BYTES_MAX) return UNKNOWN;
+    const { bytes } = this.#body;
+    return bytes[start] === QUOTE
+      ? this.#texts.text(bytes, start, end)
+      : parseExact(bytes.toString('utf8', start, end));
+  }
+
+  lengthAt(path: number): number {
+    return this.#word(WORD.watched + 2 * path + 1) - this.#word(WORD.watched + 2 * path);
+  }
+
+  firstAt(path: number): number {
+    const start = this.#word(WORD.watched + 2 * path);
+    return start === 0 ? 0 : this.#body.bytes[start]!;
+  }
+
+  isElsewhere(path: number): boolean {
+    return (this.#word(WORD.elsewhere) & (1 << path)) !== 0;
   }
 
   /** Text that is escaped as \u, or has forms beside the one sent, may hold any literal: then all count as found. */
@@ -228,25 +253,37 @@ class ScannedText implements TextView {
   }
 }
 
-/** Positions of texts that are known, and how long they are at most: 8 KB. */
-const KNOWN_TEXTS = 128;
+function isCloser(looked: Judgement | Closer): looked is Closer {
+  return 'entries' in looked;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+/** What is longer is not decoded for a demand. */
+const VALUE_BYTES_MAX = 256;
+/** Positions of texts that are known, and how long they are at most: 32 KB. */
+const KNOWN_TEXTS = 512;
 const KNOWN_CHARACTERS_MAX = 64;
 
 /**
- * ASCII texts that come again and again, as tools do: to compare a text's bytes with a string that is there costs a
- * fraction of making one, and V8 keeps the hash of a string that it has looked up before.
+ * Strings that come again and again, as names of tools do: to compare a text's bytes with a string that is there costs
+ * a fraction of making one, and V8 keeps the hash of a string that it has looked up before.
  */
 class KnownTexts {
   readonly #texts: string[] = Array.from({ length: KNOWN_TEXTS }, () => '');
 
-  text(bytes: Buffer, start: number, end: number): string {
-    const length = end - start;
-    if (length === 0 || length > KNOWN_CHARACTERS_MAX) return bytes.toString('latin1', start, end);
-    const place = (bytes[start]! + 5 * bytes[end - 1]! + 37 * length) % KNOWN_TEXTS;
+  /** What a JSON string stands for, which lies there with its quotes. */
+  text(bytes: Buffer, open: number, end: number): string {
+    const start = open + 1;
+    const length = end - start - 1;
+    if (length === 0) return '';
+    const place = (bytes[start]! + 5 * bytes[end - 2]! + 37 * length) % KNOWN_TEXTS;
     const known = this.#texts[place]!;
     if (known.length === length && isText(known, bytes, start)) return known;
-    const text = bytes.toString('latin1', start, end);
-    this.#texts[place] = text;
+    for (let i = start; i < end - 1; i++)
+      if (bytes[i] === BACKSLASH || bytes[i]! > 0x7e) return JSON.parse(bytes.toString('utf8', open, end)) as string;
+    const text = bytes.toString('latin1', start, end - 1);
+    if (length <= KNOWN_CHARACTERS_MAX) this.#texts[place] = text;
     return text;
   }
 }

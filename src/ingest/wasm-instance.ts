@@ -20,19 +20,21 @@ import { writeColumn } from '../common/event-row-codec.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
 import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
 import { ALLOWED } from '../policy/engine.ts';
-import { LITERALS_MAX } from '../policy/rule-index.ts';
+import { LITERALS_MAX, PATHS_MAX, type Sought } from '../policy/sought.ts';
 import { LITERAL_CHARACTERS_MAX } from '../policy/text-search/literal-prefilter.ts';
 import { assetPath } from '../process/assets.ts';
 import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';
 import { USAGE_COUNTS, usageTable } from './token-usage.ts';
 import * as layout from './wasm/layout.ts';
+import { watchedTable } from './watched-table.ts';
 
 type Exports = {
   placeKeyHashes(at: number): void;
   placeRecords(at: number): void;
   placeUsage(at: number, shapes: number, names: number): void;
   useLiterals(at: number): void;
+  useWatched(at: number): void;
   scan(at: number, length: number, many: number): number;
   begin(blocks: number, times: number, random: number, rows: number, summaries: number, reply: number): void;
   emit(event: number, body: number, first: number): void;
@@ -68,15 +70,13 @@ export const WORD = {
   time: layout.TIME / 4,
   timeEnd: layout.TIME / 4 + 1,
   flags: layout.FLAGS / 4,
-  tool: layout.TOOL / 4,
-  toolEnd: layout.TOOL / 4 + 1,
   bits: layout.BITS / 4,
+  elsewhere: layout.ELSEWHERE / 4,
+  watched: layout.WATCHED / 4,
 } as const;
 export const FLAG = {
   escapedUnicode: layout.F_ESCAPED,
   forms: layout.F_FORMS,
-  tool: layout.F_TOOL,
-  oddTool: layout.F_TOOL_OTHER,
   oddColumn: layout.F_COLUMN_OTHER,
 } as const;
 
@@ -94,8 +94,8 @@ const RANDOM_BYTES = 1_000 * layout.RANDOM_BYTES;
 const USAGE_AT = RANDOM_AT + RANDOM_BYTES;
 const USAGE = usageTable();
 const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
-/** Literals of the accounts that were served last; when it is full it is begun again. */
-const TABLES_AT = 64 * 1024;
+/** What is sought for the accounts that were served last; when it is full it is begun again. */
+const TABLES_AT = 96 * 1024;
 const TABLES_END = TABLES_AT + 960 * 1024;
 const BODY_AT = TABLES_END;
 /**
@@ -127,6 +127,7 @@ assert(
 );
 
 assert(layout.BITS_BYTES * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
+assert(layout.WATCHED_MAX === PATHS_MAX, 'every path that is watched needs its place');
 assert(layout.EVENTS_MAX === BATCH_EVENTS_MAX, 'every event of a batch needs a record');
 assert(layout.TYPES === EVENT_TYPES.length, 'every type needs its texts');
 assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT, 'a set of literals must fit');
@@ -152,7 +153,7 @@ export class WasmInstance {
   #bytes: FastBuffer;
   #words: Int32Array;
   #tablesEnd = TABLES_AT;
-  #tables = new Map<readonly string[], number>();
+  #tables = new Map<Sought, Tables>();
   /** The body that lies in memory. */
   #current: ScannedBody | undefined;
   #textsEnd = TEXTS_AT;
@@ -191,14 +192,15 @@ export class WasmInstance {
   }
 
   /**
-   * null: json-codec.ts must read it. `literals`: what to search for in the payloads, at most LITERALS_MAX; the same
-   * array means the same ones.
+   * null: json-codec.ts must read it. `sought`: in the payloads; the same object means the same.
    */
-  read(bytes: Buffer, shape: Shape, literals: readonly string[]): ScannedBody | null {
+  read(bytes: Buffer, shape: Shape, sought: Sought): ScannedBody | null {
     if (!isUtf8(bytes)) return null;
     this.#current = undefined;
     this.#load(bytes);
-    this.#wasm.useLiterals(literals.length === 0 ? 0 : this.#tableOf(literals));
+    const { literals, watched } = this.#tablesOf(sought);
+    this.#wasm.useLiterals(literals);
+    this.#wasm.useWatched(watched);
     const events = this.#wasm.scan(BODY_AT, bytes.length, shape === 'many' ? 1 : 0);
     if (events === 0) return null;
     const records = this.#records.take(events);
@@ -414,20 +416,36 @@ export class WasmInstance {
     this.#words = new Int32Array(this.#memory.buffer);
   }
 
-  #tableOf(literals: readonly string[]): number {
-    const known = this.#tables.get(literals);
+  #tablesOf(sought: Sought): Tables {
+    const known = this.#tables.get(sought);
     if (known !== undefined) return known;
-    let table = literalTable(literals, this.#tablesEnd);
-    if (this.#tablesEnd + table.length > TABLES_END) {
-      this.#tables.clear();
-      this.#tablesEnd = TABLES_AT;
-      table = literalTable(literals, this.#tablesEnd);
-    }
-    const at = this.#tablesEnd;
-    this.#bytes.set(table, at);
-    this.#tables.set(literals, at);
-    this.#tablesEnd = align(at + table.length);
-    return at;
+    const placed = this.#placed(sought) ?? this.#placedFirst(sought);
+    this.#tables.set(sought, placed);
+    return placed;
+  }
+
+  #placedFirst(sought: Sought): Tables {
+    this.#tables.clear();
+    this.#tablesEnd = TABLES_AT;
+    return this.#placed(sought)!;
+  }
+
+  /** undefined: there is no room left. */
+  #placed({ literals, paths }: Sought): Tables | undefined {
+    const begun = this.#tablesEnd;
+    const places = { literals: 0, watched: 0 };
+    const place = (make: (at: number) => Buffer) => {
+      const at = this.#tablesEnd;
+      const table = make(at);
+      this.#tablesEnd = align(at + table.length);
+      if (this.#tablesEnd <= TABLES_END) this.#bytes.set(table, at);
+      return at;
+    };
+    if (literals.length > 0) places.literals = place((at) => literalTable(literals, at));
+    if (paths.length > 0) places.watched = place((at) => watchedTable(paths, at));
+    if (this.#tablesEnd <= TABLES_END) return places;
+    this.#tablesEnd = begun;
+    return undefined;
   }
 
   #putFixedTexts(): void {
@@ -529,6 +547,8 @@ function constantsBehind(name: EventColumn): Buffer {
   return writer.bytes();
 }
 
+/** Where the tables of what is sought lie; 0: there is nothing of that kind. */
+type Tables = { literals: number; watched: number };
 type Parts = { rows: Buffer[]; summaries: Buffer[]; reply: Buffer[] };
 
 function align(at: number): number {

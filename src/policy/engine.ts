@@ -17,16 +17,18 @@
 // type and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants
 // are answered.
 
-import { EVENT_TYPES, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
+import { EVENT_TYPES, type EventType, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
 import type { DataFilterDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
 import type { Unjudged } from './conditions/field-condition.ts';
+import type { Path } from './conditions/path.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
 import type { Filter } from './filter.ts';
 import type {
+  Closer,
   Decision,
   Detail,
   EventView,
@@ -38,21 +40,21 @@ import type {
   TextView,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
-import { counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
+import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
 import { type RedactedCopy, redact } from './redaction/redact-payload.ts';
 import type { Redaction } from './redaction/redaction.ts';
 import {
-  countsAll,
   entryOf,
-  mayMatch,
-  numberLiterals,
   type Plan,
   planOf,
   redactionOf,
   rulesOfTool,
   shareScanner,
+  TOOL,
+  toolOf,
   weightOf,
 } from './rule-index.ts';
+import { Sought, UNKNOWN } from './sought.ts';
 import { FOUND } from './text-search/scanner.ts';
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
@@ -88,8 +90,8 @@ export function checkPolicy(input: PolicyInput): void {
 }
 
 /** Throws TooLong where there is an allowance and it is not enough. */
-export function judge(rules: RuleSet, event: EventView, allowance?: Allowance): Judgement {
-  return rules.judge(event, allowance);
+export function judge(rules: RuleSet, event: EventView, allowance?: Allowance, closer?: Closer): Judgement {
+  return rules.judge(event, allowance, closer);
 }
 
 export function isFilter({ entry }: { entry: IndexedRule }): boolean {
@@ -118,8 +120,8 @@ export type RuleSetOptions = {
   previous?: RuleSet | undefined;
   /** By which ids of traces become tokens. Left out where nothing is recorded. */
   traceKey?: string | undefined;
-  /** Literals that are searched for in any case, by number: those of the set begin with them. */
-  literals?: readonly string[];
+  /** What is looked for in any case, by number: what the set seeks begins with it. */
+  sought?: Sought;
   /** Only which rules match is asked: not why, and not what would be redacted. */
   verdictsOnly?: true;
 };
@@ -135,11 +137,14 @@ export class RuleSet {
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
   readonly #agents: ReadonlySet<string>;
   readonly #plans = new Map<string, (Plan | undefined)[]>();
+  readonly #counted = new Map<string, Plan['counted']>();
   /** Of the agent that was asked for last: a request's events are all of one. */
   #lastAgent: string | undefined;
   #lastPlans: (Plan | undefined)[] = [];
-  /** What the prefilters of the rules speak of: to be searched for in an event's text before `judgeByText`. */
-  readonly literals: readonly string[];
+  /** What the demands of the rules speak of: to be looked for in an event's text before `look`. */
+  readonly sought: Sought;
+  /** Where the paths stand that are asked without a rule's demands: the tool's, and those of limits. */
+  readonly #places: ReadonlyMap<Path, number | null>;
   /** All data filters that inspect the whole payload share one scanner, so that its strings are walked once. */
   readonly #filter: Filter | null;
   /** With those of single fields. */
@@ -178,14 +183,19 @@ export class RuleSet {
     this.size = sorted.length;
     this.traceKey = options.traceKey;
     this.#onRuleError = options.onRuleError ?? (() => undefined);
+    this.sought = new Sought(options.sought);
+    const places = new Map<Path, number | null>([[TOOL, this.sought.path(TOOL)]]);
+    this.#places = places;
     this.#entries = sorted.map((policy, order) =>
-      entryOf(options.compiled?.get(policy.id) ?? compileRule(policy), order),
+      entryOf(options.compiled?.get(policy.id) ?? compileRule(policy), order, this.sought),
     );
+    for (const { rule } of this.#entries)
+      if (rule.terms.type === 'rate_limit' && typeof rule.terms.per !== 'string')
+        places.set(rule.terms.per, this.sought.path(rule.terms.per));
     this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
     this.#filter = shareScanner(this.#entries, options.previous === undefined ? null : options.previous.#filter);
     this.#filters = [...new Set(this.#entries.flatMap(({ filter }) => filter ?? []))];
     this.#pausing = options.previous === undefined ? { last: undefined } : options.previous.#pausing;
-    this.literals = numberLiterals(this.#entries, options.literals);
     this.#verdictsOnly = options.verdictsOnly ?? false;
     this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
   }
@@ -204,15 +214,13 @@ export class RuleSet {
     return new Map(this.#entries.map(({ rule }) => [rule.policy.id, rule]));
   }
 
-  /** Throws TooLong where there is an allowance and it is not enough. */
-  judge(event: EventView, allowance?: Allowance): Judgement {
+  /** Throws TooLong where there is an allowance and it is not enough. `closer`: what `look` said of the event. */
+  judge(event: EventView, allowance?: Allowance, closer?: Closer): Judgement {
     if (this.size === 0) return NOTHING;
     try {
       this.#isHere = allowance !== undefined;
-      const plan = this.#begin(event, allowance);
-      for (const entry of plan.always) this.#consider(entry, event);
-      if (plan.byTool !== null)
-        for (const entry of rulesOfTool(plan, event.payload['tool'])) this.#consider(entry, event);
+      this.#begin(event, allowance);
+      for (const entry of closer?.entries ?? this.concerned(event)) this.#consider(entry, event);
       for (const filter of this.#liveFilters()) {
         let failure = this.#walkFirst(filter, event);
         while (failure === undefined && !filter.scanner.isDone()) failure = this.#walk(filter, event);
@@ -233,6 +241,7 @@ export class RuleSet {
     event: EventView,
     pause: () => Promise<void> | undefined,
     allowance?: Allowance,
+    closer?: Closer,
   ): Promise<Judgement> {
     if (this.size === 0) return NOTHING;
     const before = this.#pausing.last;
@@ -243,9 +252,8 @@ export class RuleSet {
     await before;
     try {
       this.#isHere = false;
-      const plan = this.#begin(event, allowance);
-      const ofTool = plan.byTool === null ? [] : rulesOfTool(plan, event.payload['tool']);
-      for (const entry of [...plan.always, ...ofTool]) {
+      this.#begin(event, allowance);
+      for (const entry of closer?.entries ?? this.concerned(event)) {
         this.#consider(entry, event);
         await pause();
       }
@@ -268,23 +276,20 @@ export class RuleSet {
   /** The rules that can concern the event. */
   concerned(event: EventView): readonly IndexedRule[] {
     const plan = this.#plan(event);
-    return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, event.payload['tool'])];
+    return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, toolOf(event.payload))];
   }
 
   /** The same as far as the text says it. */
   concernedByText(event: TextView): readonly IndexedRule[] {
     const plan = this.#plan(event);
-    if (plan.byTool === null) return plan.always;
-    const tool = event.tool();
-    return [...plan.always, ...(tool === null ? plan.withTool : rulesOfTool(plan, tool))];
+    return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, this.#toolOf(event))];
   }
 
-  #begin(event: EventView, allowance: Allowance | undefined): Plan {
+  #begin(event: EventView, allowance: Allowance | undefined): void {
     this.#spent = 0;
     this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left);
     this.#fieldUnits = fieldUnits(event.payloadText.length);
     this.#expressionUnits = expressionUnits(event.payloadText.length);
-    return this.#plan(event);
   }
 
   #end(): void {
@@ -340,34 +345,74 @@ export class RuleSet {
   }
 
   /**
-   * Judges by what is known without reading the payload. null: some rule may match, `judge` must say.
-   * Agrees with `judge` wherever it answers.
+   * Judges by what is known without making values of the event. Where some rule may match, or a limit's counter is not
+   * known: what `judge` has to look at. Agrees with `judge` wherever it answers.
    */
-  judgeByText(event: TextView): Judgement | null {
+  look(event: TextView): Judgement | Closer {
     if (this.size === 0) return NOTHING;
     const plan = this.#plan(event);
-    if (plan.hasUnfiltered) return null;
-    for (const entry of plan.prefiltered) if (mayMatch(entry, event)) return null;
-    if (plan.byTool !== null) {
-      const tool = event.tool();
-      if (tool === null) return null;
-      for (const entry of rulesOfTool(plan, tool)) if (mayMatch(entry, event)) return null;
+    const tool = plan.byTool === null ? undefined : this.#toolOf(event);
+    const always = mayMatch(plan.asked, event);
+    const ofTool = mayMatch(rulesOfTool(plan, tool), event);
+    if (always.length + ofTool.length === 0) {
+      const counted = this.#countedBy(plan, event);
+      if (counted !== null) return counted;
     }
-    plan.counted ??= this.#countedBy(plan);
-    return plan.counted;
+    const first = always.length === 0 ? plan.limits : [...plan.limits, ...always].sort(byPlace);
+    return { entries: ofTool.length === 0 ? first : [...first, ...ofTool] };
   }
 
-  /** Rate limits that count every event of a plan, whatever is in it. */
-  #countedBy({ always }: Plan): Judgement {
-    const checks = always.filter(countsAll).map((entry) => this.#checkOf(entry, entry.rule.terms as RateLimitTerms));
-    return checks.length === 0 ? NOTHING : { rateChecks: checks, found: [], redacted: null };
+  #toolOf(event: TextView): unknown {
+    return this.#placed(TOOL, event);
+  }
+
+  /** What a path leads to; UNKNOWN: more than one thing, or something long. */
+  #placed(path: Path, event: TextView): unknown {
+    const place = this.#places.get(path) ?? null;
+    return place === null || event.isElsewhere(place) ? UNKNOWN : event.at(place);
+  }
+
+  /** Limits that count every event of a plan, as one judgement for equal ones; null: a counter is not known. */
+  #countedBy({ limits, counted }: Plan, event: TextView): Judgement | null {
+    if (limits.length === 0) return NOTHING;
+    let key: unknown;
+    let isOne = true;
+    for (const { rule } of limits) {
+      const { per } = rule.terms as RateLimitTerms;
+      if (typeof per === 'string') continue;
+      const value = this.#counterAt(per, event);
+      if (value === UNKNOWN || (typeof value === 'object' && value !== null)) return null;
+      key = isOne ? value : JSON.stringify([key, value]);
+      isOne = false;
+    }
+    let judgement = counted.get(key);
+    if (judgement === undefined) {
+      const rateChecks = limits.map((entry) => this.#checkOf(entry, event));
+      judgement = { rateChecks, found: [], redacted: null };
+      if (counted.size >= COUNTED_KNOWN_MAX) counted.clear();
+      counted.set(key, judgement);
+    }
+    return judgement;
+  }
+
+  #counterAt(per: Path, event: TextView): unknown {
+    return per.root === 'payload' ? this.#placed(per, event) : event[per.root];
   }
 
   #plan({ agent_id: agent, type }: Pick<EventView, 'agent_id' | 'type'>): Plan {
     const plans = agent === this.#lastAgent ? this.#lastPlans : this.#plansOf(agent);
     const index = EVENT_TYPES.indexOf(type);
-    plans[index] ??= planOf(this.#entries, this.#agents.has(agent) ? agent : '', type);
+    plans[index] ??= this.#planOf(this.#agents.has(agent) ? agent : '', type);
     return plans[index];
+  }
+
+  /** Plans with the same limits share what they count. */
+  #planOf(agent: string, type: EventType): Plan {
+    const plan = planOf(this.#entries, agent, type);
+    const name = plan.limits.map(({ order }) => order).join();
+    const counted = this.#counted.get(name) ?? plan.counted;
+    this.#counted.set(name, counted);
+    return { ...plan, counted };
   }
 
   #plansOf(agent: string): (Plan | undefined)[] {
@@ -401,7 +446,7 @@ export class RuleSet {
       this.#spent += this.#fieldBudget.worked + this.#expressionBudget.worked;
     }
     if (rule.terms.type === 'rate_limit')
-      this.#checks.push({ ...this.#checkOf(entry, rule.terms, event), ...(detail && { unevaluated: detail }) });
+      this.#checks.push({ ...this.#checkOf(entry, event), ...(detail && { unevaluated: detail }) });
     else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
     else {
       this.#found.push({ entry, detail: detail ?? null });
@@ -437,27 +482,29 @@ export class RuleSet {
     return 'error';
   }
 
-  /** `event` may be left out where the counter does not depend on its payload. */
-  #checkOf(entry: IndexedRule, terms: RateLimitTerms, event?: EventView): EntryCheck {
+  /** By its text an event is known only where the limit has no conditions but on `type`. */
+  #checkOf(entry: IndexedRule, event: EventView | TextView): EntryCheck {
+    const terms = entry.rule.terms as RateLimitTerms;
     const { per } = terms;
     const unevaluated = this.#reasonOfUnjudged(entry);
     return {
       entry,
-      event: event ?? null,
+      event: 'payload' in event ? event : null,
       ...(unevaluated && { unevaluated }),
       rule: entry.rule,
       policyId: entry.rule.policy.id,
       counterScope: typeof per === 'string' ? per : 'value',
-      counterValue: typeof per === 'string' ? '' : this.#counterValue(entry, per, event!),
+      counterValue: typeof per === 'string' ? '' : this.#counterValue(entry, per, event),
       threshold: terms.threshold,
       windowMs: terms.windowSeconds * 1000,
       countsWhenOver: !entry.rule.policy.actions.includes('block'),
     };
   }
 
-  #counterValue(entry: IndexedRule, per: Exclude<RateLimitTerms['per'], string>, event: EventView): string {
+  #counterValue(entry: IndexedRule, per: Path, event: EventView | TextView): string {
     try {
-      return counterValue(per, event, new Budget(this.#fieldUnits));
+      if ('payload' in event) return counterValue(per, event, new Budget(this.#fieldUnits));
+      return counterOf(this.#counterAt(per, event), new Budget(fieldUnits(event.bytes)));
     } catch (error) {
       this.#reasonOf(error, entry.rule);
       return '';
@@ -524,6 +571,29 @@ export class RuleSet {
 }
 
 const NO_FILTERS: readonly Filter[] = [];
+/** Values of paths that limits count by, with the judgement of each. */
+const COUNTED_KNOWN_MAX = 1_000;
+const NO_ENTRIES: readonly IndexedRule[] = [];
+
+function mayMatch(entries: readonly IndexedRule[], event: TextView): readonly IndexedRule[] {
+  let open: IndexedRule[] | undefined;
+  for (const entry of entries) {
+    let holds = true;
+    for (const demand of entry.demands)
+      if (!demand(event)) {
+        holds = false;
+        break;
+      }
+    if (!holds) continue;
+    open ??= [];
+    open.push(entry);
+  }
+  return open ?? NO_ENTRIES;
+}
+
+function byPlace(a: IndexedRule, b: IndexedRule): number {
+  return a.order - b.order;
+}
 const NO_DETAIL: Detail = Object.freeze({});
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;

@@ -11,9 +11,8 @@ import type { Rule } from './compile.ts';
 import type { Filter } from './filter.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 import type { RedactedCopy } from './redaction/redact-payload.ts';
+import type { Sought } from './sought.ts';
 
-/** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
-export type LiteralBits = { readonly word: number; readonly mask: number };
 /** A rule in its set. */
 export type IndexedRule = {
   rule: Rule;
@@ -27,8 +26,8 @@ export type IndexedRule = {
   /** Where a data filter's needles are in its scanner. */
   needles: number[];
   filter: Filter | null;
-  /** What must be in the payload for the rule to match: of each clause a literal; null: nothing is known. */
-  prefilter: readonly (readonly LiteralBits[])[] | null;
+  /** What must be so of an event for the rule to match, as far as its text says it. */
+  demands: readonly Demand[];
 };
 /** An event as policies see it. `payload` is what parseExact made of `payloadText`. */
 export type EventView = {
@@ -40,15 +39,27 @@ export type EventView = {
   payloadText: string;
   agent: AgentRecord;
 };
-/** An event of which only the text has been inspected. */
+/** An event of which only the text has been inspected. Literals and paths are those of a set, by number (sought.ts). */
 export type TextView = {
   type: EventType;
   agent_id: string;
-  /** `payload.tool` if it is text, undefined if there is none; null: it is anything else. */
-  tool(): string | undefined | null;
-  /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload, or in `trace_id`? */
+  trace_id: string | undefined;
+  /** Of the payload. */
+  bytes: number;
+  /** May one of these literals occur in a key or string of the payload, or in `trace_id`? */
   hasAny(word: number, mask: number): boolean;
+  /** What stands right at a path, through objects alone: undefined, nothing; UNKNOWN (sought.ts), something long. */
+  at(path: number): unknown;
+  /** Bytes of it as JSON, and the first of them; 0: nothing stands there. */
+  lengthAt(path: number): number;
+  firstAt(path: number): number;
+  /** May the path lead to more: into lists, into text inside text, by keys that are folded to its own? */
+  isElsewhere(path: number): boolean;
 };
+/** false: what it is asked about cannot be so. */
+export type Demand = (event: TextView) => boolean;
+/** The rules that may match an event, by its text, in the order in which the engine asks them. */
+export type Closer = { readonly entries: readonly IndexedRule[] };
 /**
  * One permit to request from one counter. `counterValue` distinguishes the counters of a `per` path; '' where there is
  * one only.
@@ -104,17 +115,18 @@ export type LimitAnswer = 'free' | 'over' | 'unknown';
 /** The shadows of an account (shadows.ts). Nothing here throws. */
 export interface Shadows {
   readonly policies: Policy[];
-  /** Those of the policies in force first, by the same numbers. */
-  readonly literals: readonly string[];
-  /** null: some shadow may match, `judge` must say. */
-  judgeByText(event: TextView): Judgement | null;
-  judge(event: EventView, allowance: Allowance): ShadowJudgement;
+  /** What the policies in force speak of first, by the same numbers. */
+  readonly sought: Sought;
+  /** Where some shadow may match: what `judge` has to look at. */
+  look(event: TextView): Judgement | Closer;
+  judge(event: EventView, allowance: Allowance, closer?: Closer): ShadowJudgement;
   /** Where the allowance is spent: those that might concern the event are skipped, and its payload is not read. */
   skip(event: TextView): ShadowJudgement;
   judgeWithPauses(
     event: EventView,
     allowance: Allowance,
     pause: () => Promise<void> | undefined,
+    closer?: Closer,
   ): Promise<ShadowJudgement>;
   /** What they say of an event, in the order of their ids. `limits[i]`: of `limitsOf(judgement, decision)[i]`. */
   verdicts(

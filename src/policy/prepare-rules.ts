@@ -38,7 +38,7 @@ export async function prepareRules(
 async function prepareShadows(
   policies: readonly Policy[],
   former: Shadows | undefined,
-  { literals }: RuleSet,
+  { sought }: RuleSet,
   { options, slices }: { options: RuleSetOptions; slices: Slices },
 ): Promise<ShadowSet> {
   const previous = former instanceof ShadowSet ? former.rules : undefined;
@@ -52,7 +52,7 @@ async function prepareShadows(
     }
   }
   const sound = policies.filter(({ id }) => compiled.has(id));
-  return new ShadowSet(sound, { ...options, compiled, previous, literals });
+  return new ShadowSet(sound, { ...options, compiled, previous, sought });
 }
 
 async function compiledFrom(

@@ -4,32 +4,36 @@
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
 
 import type { EventType, Outcome, PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../schemas/common.ts';
 import { mayHoldJson } from '../common/inner-json.ts';
 import type { Rule } from './compile.ts';
+import type { FieldCondition } from './conditions/field-condition.ts';
+import { otherKeys, type Path, parsePath } from './conditions/path.ts';
+import { demandsOf } from './demands.ts';
 import { Filter } from './filter.ts';
-import type { IndexedRule, Judgement, LiteralBits, TextView } from './judgement.ts';
+import type { IndexedRule, Judgement } from './judgement.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
+import type { RateLimitTerms } from './kinds/rate-limit.ts';
 import { Redaction } from './redaction/redaction.ts';
-import { type Clause, prefilterOf } from './text-search/literal-prefilter.ts';
+import { type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
   always: IndexedRule[];
-  /**
-   * Those of `always` that have a prefilter; and is there another whose match cannot be decided without reading the
-   * payload?
-   */
-  prefiltered: IndexedRule[];
-  hasUnfiltered: boolean;
+  /** Those of `always` that are limits which count every event, and the others. */
+  limits: IndexedRule[];
+  asked: IndexedRule[];
   byTool: Map<string, IndexedRule[]> | null;
   withTool: IndexedRule[];
-  /** What an event meets that no rule can match: the limits that count all. Made when first asked for. */
-  counted?: Judgement;
+  /** What events meet that no rule can match, by the value that limits count them by. */
+  counted: Map<unknown, Judgement>;
 };
 
-export function entryOf(rule: Rule, order: number): IndexedRule {
+/** `sought`: takes what the rule's demands speak of. */
+export function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule {
+  const indexed = new Set(rule.conditions.filter(isIndexed));
   const { id, revision, name, type, actions, severity } = rule.policy;
   const match = { policy_id: id, revision, name, type, actions, severity };
   return {
@@ -40,7 +44,7 @@ export function entryOf(rule: Rule, order: number): IndexedRule {
     json: `${JSON.stringify(match).slice(0, -1)},"detail":`,
     needles: [],
     filter: null,
-    prefilter: null,
+    demands: demandsOf(rule, indexed, sought),
   };
 }
 
@@ -99,38 +103,6 @@ export function weightOf(entries: readonly IndexedRule[]): number {
   return weight;
 }
 
-/** Literals of a set: as many as have a bit in what the search for them answers (ingest/wasm/layout.ts). */
-export const LITERALS_MAX = 512;
-
-/**
- * Gives every entry its prefilter. Returns the literals that the prefilters speak of, by number. `before`: those that
- * have the first numbers.
- */
-export function numberLiterals(entries: readonly IndexedRule[], before: readonly string[] = []): readonly string[] {
-  const numbers = new Map(before.map((literal, number) => [literal, number]));
-  for (const entry of entries) {
-    const prefilter = prefilterOfRule(entry.rule);
-    if (prefilter === null) continue;
-    const fresh = new Set(prefilter.flat().filter((literal) => !numbers.has(literal)));
-    if (numbers.size + fresh.size > LITERALS_MAX) continue;
-    for (const literal of fresh) numbers.set(literal, numbers.size);
-    entry.prefilter = prefilter.map((clause) => bitsOf(clause.map((literal) => numbers.get(literal)!)));
-  }
-  return numbers.size === before.length && before.length > 0 ? before : [...numbers.keys()];
-}
-
-export function prefilterOfRule({ conditions, terms, expression, schema }: Rule): readonly Clause[] | null {
-  // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.
-  const needles = terms.type === 'data_filter' && expression === null && schema === null ? terms.needles : null;
-  return prefilterOf({ conditions, needles });
-}
-
-function bitsOf(numbers: readonly number[]): LiteralBits[] {
-  const masks = new Map<number, number>();
-  for (const number of numbers) masks.set(number >> 5, (masks.get(number >> 5) ?? 0) | (1 << (number & 31)));
-  return [...masks].map(([word, mask]) => ({ word, mask }));
-}
-
 const redactions = new WeakMap<DataFilterTerms, Redaction>();
 
 /** Kept as long as the policy is not changed. `traceKey`: of its account. */
@@ -143,20 +115,17 @@ export function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
   return redaction;
 }
 
+/** `agent`: '' for those that have no policies of their own. */
 export function planOf(entries: readonly IndexedRule[], agent: string, type: EventType): Plan {
-  const plan: Plan = { always: [], prefiltered: [], hasUnfiltered: false, byTool: null, withTool: [] };
+  const plan: Plan = { always: [], limits: [], asked: [], byTool: null, withTool: [], counted: new Map() };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
     if (!(typesOf(entry.rule)?.includes(type) ?? true)) continue;
-    const tools = conditions.find(
-      ({ path, texts }) =>
-        texts !== null && path.root === 'payload' && path.segments.length === 1 && path.segments[0] === 'tool',
-    )?.texts;
+    const tools = conditions.find(isOfTool)?.texts;
     if (tools === null || tools === undefined) {
       plan.always.push(entry);
-      if (entry.prefilter !== null) plan.prefiltered.push(entry);
-      else if (!countsAll(entry)) plan.hasUnfiltered = true;
+      (isLimitOfAll(entry) ? plan.limits : plan.asked).push(entry);
       continue;
     }
     plan.byTool ??= new Map();
@@ -166,41 +135,51 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
   return plan;
 }
 
+/** The conditions by which rules are indexed. */
+function isIndexed(condition: FieldCondition): boolean {
+  return isOfType(condition) || isOfTool(condition);
+}
+
+function isOfType({ path, texts }: FieldCondition): boolean {
+  return path.root === 'type' && texts !== null;
+}
+
+function isOfTool({ path, texts }: FieldCondition): boolean {
+  return texts !== null && path.root === 'payload' && path.segments.length === 1 && path.segments[0] === 'tool';
+}
+
+export const TOOL = parsePath('tool') as Path;
+
 /** The types of events of which the rule demands one; null: it can match any. */
 export function typesOf({ conditions }: Rule): readonly string[] | null {
-  return conditions.find(({ path, texts }) => path.root === 'type' && texts !== null)?.texts ?? null;
+  return conditions.find(isOfType)?.texts ?? null;
 }
 
 /** A rate limit without conditions whose counter needs nothing of the payload. */
-export function countsAll({ rule }: { rule: Rule }): boolean {
+export function countsAll(entry: Pick<IndexedRule, 'rule'>): boolean {
+  const { terms } = entry.rule;
+  return isLimitOfAll(entry) && typeof (terms as RateLimitTerms).per === 'string';
+}
+
+/** A rate limit that counts every event of its types. */
+function isLimitOfAll({ rule }: Pick<IndexedRule, 'rule'>): boolean {
   const { terms, conditions, schema, expression } = rule;
-  if (terms.type !== 'rate_limit' || typeof terms.per !== 'string') return false;
-  return (
-    schema === null &&
-    expression === null &&
-    conditions.every(({ path, texts }) => path.root === 'type' && texts !== null)
-  );
+  return terms.type === 'rate_limit' && schema === null && expression === null && conditions.every(isOfType);
 }
 
 const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 
 /**
- * A tool that is no plain text (an array, or text that holds one: any element will do) is inspected by every rule that
- * names tools.
+ * The rules that name the tool of an event; by what stands there, or UNKNOWN. One that is no plain text (an array, or
+ * text that holds one: any element will do) is inspected by every rule that names tools.
  */
-export function rulesOfTool(plan: Plan, tool: unknown): readonly IndexedRule[] {
-  if (typeof tool === 'string' && !mayHoldJson(tool)) return plan.byTool!.get(tool) ?? NO_ENTRIES;
-  return typeof tool === 'string' || Array.isArray(tool) ? plan.withTool : NO_ENTRIES;
+export function rulesOfTool({ byTool, withTool }: Plan, tool: unknown): readonly IndexedRule[] {
+  if (byTool === null) return NO_ENTRIES;
+  if (typeof tool === 'string' && !mayHoldJson(tool)) return byTool.get(tool) ?? NO_ENTRIES;
+  return typeof tool === 'string' || tool === UNKNOWN || Array.isArray(tool) ? withTool : NO_ENTRIES;
 }
 
-/** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
-export function mayMatch(entry: IndexedRule, event: TextView): boolean {
-  if (entry.prefilter === null) return !countsAll(entry);
-  for (const clause of entry.prefilter) if (!isMet(clause, event)) return false;
-  return true;
-}
-
-function isMet(clause: readonly LiteralBits[], event: TextView): boolean {
-  for (const { word, mask } of clause) if (event.hasAny(word, mask)) return true;
-  return false;
+/** What stands at `tool` in a payload; UNKNOWN: also what other keys lead to that are folded to it. */
+export function toolOf(payload: JsonObject): unknown {
+  return otherKeys(payload, TOOL, 0).length > 0 ? UNKNOWN : payload['tool'];
 }

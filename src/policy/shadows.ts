@@ -12,6 +12,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { type EntryCheck, RuleSet, type RuleSetOptions } from './engine.ts';
 import type {
+  Closer,
   Decision,
   EventView,
   IndexedRule,
@@ -23,6 +24,7 @@ import type {
   TextView,
 } from './judgement.ts';
 import { outcomeOfMatch } from './rule-index.ts';
+import type { Sought } from './sought.ts';
 
 /** The active shadows of an account, ready to judge. */
 export class ShadowSet implements Shadows {
@@ -55,22 +57,22 @@ export class ShadowSet implements Shadows {
     return this.#rules;
   }
 
-  get literals(): readonly string[] {
-    return this.#rules.literals;
+  get sought(): Sought {
+    return this.#rules.sought;
   }
 
-  judgeByText(event: TextView): Judgement | null {
-    return this.#rules.judgeByText(event);
+  look(event: TextView): Judgement | Closer {
+    return this.#rules.look(event);
   }
 
   skip(event: TextView): ShadowJudgement {
     return { skipped: this.#rules.concernedByText(event), reason: 'budget' };
   }
 
-  judge(event: EventView, allowance: Allowance): ShadowJudgement {
+  judge(event: EventView, allowance: Allowance, closer?: Closer): ShadowJudgement {
     if (allowance.isSpent) return this.#skipped(event, TOO_LONG);
     try {
-      return this.#rules.judge(event, allowance);
+      return this.#rules.judge(event, allowance, closer);
     } catch (error) {
       return this.#skipped(event, error);
     }
@@ -80,10 +82,11 @@ export class ShadowSet implements Shadows {
     event: EventView,
     allowance: Allowance,
     pause: () => Promise<void> | undefined,
+    closer?: Closer,
   ): Promise<ShadowJudgement> {
     if (allowance.isSpent) return this.#skipped(event, TOO_LONG);
     try {
-      return await this.#rules.judgeWithPauses(event, pause, allowance);
+      return await this.#rules.judgeWithPauses(event, pause, allowance, closer);
     } catch (error) {
       return this.#skipped(event, error);
     }

@@ -6,6 +6,7 @@ import { BufferPool } from '../../src/common/buffer-pool.ts';
 import type { Codec } from '../../src/ingest/codec.ts';
 import { FLAG, WasmInstance, WORD } from '../../src/ingest/wasm-instance.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
+import { Sought } from '../../src/policy/sought.ts';
 import { decoded } from '../reference/take.ts';
 import { PROVIDER_ANSWERS, STREAM_EVENTS } from './provider-answers.ts';
 import { CODECS, JSON_CODEC, take } from './support.ts';
@@ -27,7 +28,7 @@ function bodyOf(payload: string): Buffer {
 
 /** Read without a value made of it. */
 function isPlain(payload: string): boolean {
-  const scanned = instance.read(bodyOf(payload), 'one', []);
+  const scanned = instance.read(bodyOf(payload), 'one', new Sought());
   if (scanned === null) return false;
   const flags = scanned.records[WORD.flags]!;
   instance.release(scanned);

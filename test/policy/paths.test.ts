@@ -145,3 +145,14 @@ t.test('events without the field of `per` are counted together, and the match sa
   const { detail } = decideOn(rules, event('custom', {}), [42]).matches[0]!;
   t.match(detail, { per: 'payload.user', value: null });
 });
+
+t.test('a rule that names a tool is asked however the key of the tool is written', (t) => {
+  for (const key of ['tool', 'to\u200bol', '\uff54ool', 'tool\u0000']) {
+    const payload = { [key]: 'send_money' };
+    t.ok(matches('block_action', { tool: 'send_money' }, event('tool_call', payload)), JSON.stringify(key));
+    t.ok(matches('block_action', { tool: ['x', 'send_money'], type: 'tool_call' }, event('tool_call', payload)));
+    t.notOk(matches('block_action', { tool: 'other' }, event('tool_call', payload)));
+  }
+  t.ok(matches('block_action', { tool: 'a' }, event('custom', { tool: 'b', 'to\u00adol': 'a' })), 'beside another');
+  t.end();
+});

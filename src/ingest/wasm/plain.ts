@@ -5,4 +5,5 @@ export { useLiterals } from './find';
 export { placeRecords } from './record';
 export { placeKeyHashes, scan } from './scan';
 export { placeUsage } from './usage';
+export { useWatched } from './watched';
 export { begin, summariesEnd, emit, moveTo, replyEnd, rowsEnd } from './write';

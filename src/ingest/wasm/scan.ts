@@ -12,8 +12,6 @@ import {
   F_COUNT,
   F_ESCAPED,
   F_FORMS,
-  F_TOOL,
-  F_TOOL_OTHER,
   F_USED,
   FLAGS,
   MODEL,
@@ -22,11 +20,11 @@ import {
   TIME,
   TOKEN_COUNT,
   TOKENS_USED,
-  TOOL,
   TRACE,
 } from './layout';
 import { recordOf } from './record';
 import { beginUsage, isHolder, isUsage, noteUsage, usageTotal } from './usage';
+import { hasBelow, memberOf, noteElsewhere, noteValue, watchPayload } from './watched';
 
 const QUOTE: u32 = 0x22;
 const BACKSLASH: u32 = 0x5c;
@@ -41,7 +39,8 @@ const DEPTH_MAX: i32 = 64;
 /** Keys of one object that are compared with each other; an object with more is not plain. */
 const KEYS_MAX: i32 = 64;
 
-/** The first position behind the body. */
+/** The first position of the body, and the first behind it. */
+let bodyAt: usize = 0;
 let end: usize = 0;
 /** Of the event at hand. */
 let flags: i32 = 0;
@@ -207,16 +206,32 @@ function mayHoldJson(p: usize): bool {
   }
 }
 
-/** Any value. `depth`: of the containers around it. */
-function value(p: usize, depth: i32): usize {
+/** Letters, digits and the end of the text do not; the rest is for the engine to look at. */
+@inline function mayBeginJson(first: u32): bool {
+  return !digit(first) && (first | 0x20) - 0x61 > 25 && first != QUOTE;
+}
+
+/** Any value. `depth`: of the containers around it; `node`: by which it is watched. */
+function value(p: usize, depth: i32, node: usize): usize {
   const c = at(p);
   if (c == QUOTE) {
     noteForms(p + 1);
+    if (hasBelow(node) && mayBeginJson(at(p + 1))) noteElsewhere(node);
     return text(p + 1);
   }
-  if (c == OBJECT) return object(p + 1, depth + 1);
-  if (c == ARRAY) return array(p + 1, depth + 1);
+  if (c == OBJECT) return object(p + 1, depth + 1, node);
+  if (c == ARRAY) {
+    if (hasBelow(node)) noteElsewhere(node);
+    return array(p + 1, depth + 1);
+  }
   return c == MINUS || digit(c) ? number(p) : word(p);
+}
+
+/** The same of a member of what a node watches. */
+@inline function watchedValue(p: usize, depth: i32, node: usize): usize {
+  const end = value(p, depth, node);
+  if (node != 0) noteValue(node, p - bodyAt, end - bodyAt);
+  return end;
 }
 
 /** Behind its bracket. */
@@ -225,7 +240,7 @@ function array(p: usize, depth: i32): usize {
   p = space(p);
   if (at(p) == ARRAY_END) return p + 1;
   while (true) {
-    p = value(space(p), depth);
+    p = value(space(p), depth, 0);
     if (p == 0) return 0;
     p = space(p);
     const c = at(p++);
@@ -237,6 +252,7 @@ function array(p: usize, depth: i32): usize {
 /** The key of the member that was begun last. */
 let keyStart: usize = 0;
 let keyLength: usize = 0;
+let keyHash: u32 = 0;
 
 /**
  * The value of the next member, whose key is not twice in its object, as far as its hash shows. `count`: of keys
@@ -249,6 +265,7 @@ function member(p: usize, depth: i32, count: i32): usize {
   const row = keyHashes + <usize>(depth * KEYS_MAX) * 4;
   for (let i = 0; i < count; i++) if (load<u32>(row + <usize>i * 4) == hash) return 0;
   store<u32>(row + <usize>count * 4, hash);
+  keyHash = hash;
   return p;
 }
 
@@ -263,8 +280,13 @@ function member(p: usize, depth: i32, count: i32): usize {
   return at(p) == COLON ? space(p + 1) : 0;
 }
 
+/** The node of that member; 0: it is not watched. */
+@inline function watchedMember(node: usize): usize {
+  return node == 0 ? 0 : memberOf(node, keyHash, keyStart, keyLength);
+}
+
 /** Behind its brace. */
-function object(p: usize, depth: i32): usize {
+function object(p: usize, depth: i32, node: usize): usize {
   if (depth > DEPTH_MAX) return 0;
   p = space(p);
   if (at(p) == OBJECT_END) return p + 1;
@@ -272,7 +294,7 @@ function object(p: usize, depth: i32): usize {
   while (true) {
     p = member(p, depth, count++);
     if (p == 0) return 0;
-    p = value(p, depth);
+    p = watchedValue(p, depth, watchedMember(node));
     if (p == 0) return 0;
     p = space(p);
     const c = at(p++);
@@ -292,6 +314,7 @@ function object(p: usize, depth: i32): usize {
 function payload(p: usize, depth: i32, r: usize, base: usize): usize {
   if (at(p) != OBJECT) return 0;
   const from = p;
+  const node = watchPayload(r);
   isUsedSaid = false;
   usages = 0;
   beginUsage();
@@ -304,10 +327,12 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
       if (content == 0) return 0;
       const start = keyStart;
       const length = keyLength;
+      const inner = watchedMember(node);
       p = isUsage(start, length)
-        ? usage(content, depth)
-        : isHolder(start, length) ? holder(content, depth) : value(content, depth);
+        ? usage(content, depth, inner)
+        : isHolder(start, length) ? holder(content, depth, inner) : value(content, depth, inner);
       if (p == 0) return 0;
+      if (inner != 0) noteValue(inner, content - base, p - base);
       column(start, length, content, p, r, base);
       p = space(p);
       const c = at(p++);
@@ -321,8 +346,8 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
 }
 
 /** Any value; an object may have members that hold counts. */
-function holder(p: usize, depth: i32): usize {
-  if (at(p) != OBJECT) return value(p, depth);
+function holder(p: usize, depth: i32, node: usize): usize {
+  if (at(p) != OBJECT) return value(p, depth, node);
   if (++depth > DEPTH_MAX) return 0;
   p = space(p + 1);
   if (at(p) == OBJECT_END) return p + 1;
@@ -330,8 +355,10 @@ function holder(p: usize, depth: i32): usize {
   while (true) {
     const content = member(p, depth, count++);
     if (content == 0) return 0;
-    p = isUsage(keyStart, keyLength) ? usage(content, depth) : value(content, depth);
+    const inner = watchedMember(node);
+    p = isUsage(keyStart, keyLength) ? usage(content, depth, inner) : value(content, depth, inner);
     if (p == 0) return 0;
+    if (inner != 0) noteValue(inner, content - bodyAt, p - bodyAt);
     p = space(p);
     const c = at(p++);
     if (c == OBJECT_END) return p;
@@ -340,8 +367,8 @@ function holder(p: usize, depth: i32): usize {
 }
 
 /** Any value; of an object the own members may be counts. */
-function usage(p: usize, depth: i32): usize {
-  if (at(p) != OBJECT) return value(p, depth);
+function usage(p: usize, depth: i32, node: usize): usize {
+  if (at(p) != OBJECT) return value(p, depth, node);
   usages++;
   if (++depth > DEPTH_MAX) return 0;
   p = space(p + 1);
@@ -352,7 +379,7 @@ function usage(p: usize, depth: i32): usize {
     if (content == 0) return 0;
     const start = keyStart;
     const length = keyLength;
-    p = value(content, depth);
+    p = watchedValue(content, depth, watchedMember(node));
     if (p == 0) return 0;
     noteUsage(start, length, content, p);
     p = space(p);
@@ -377,13 +404,7 @@ function use(r: usize): void {
 
 /** A member of the payload, its value from `from` to `to`. */
 @inline function column(name: usize, length: usize, from: usize, to: usize, r: usize, base: usize): void {
-  if (length == 4) {
-    if (!is4(name, 0x6c6f6f74)) return; // tool
-    if (load<u8>(from) == QUOTE && plain(from + 1, to - 1) && !mayHoldJson(from + 1)) {
-      flags |= F_TOOL;
-      place(r + TOOL, from + 1 - base, to - 1 - base);
-    } else flags |= F_TOOL_OTHER;
-  } else if (length == 5) {
+  if (length == 5) {
     if (!is4(name, 0x65646f6d) || load<u8>(name, 4) != 0x6c) return; // model
     if (load<u8>(from) != QUOTE) return; // no text, no model
     if (to - from - 2 > 200 || !plain(from + 1, to - 1)) { flags |= F_COLUMN_OTHER; return; }
@@ -495,6 +516,7 @@ function kind(p: usize, r: usize): usize {
 
 /** Returns the number of events, or 0: not plain. `many`: a batch. */
 export function scan(base: usize, length: usize, many: bool): i32 {
+  bodyAt = base;
   end = base + length;
   let p = space(base);
   let events = 1;

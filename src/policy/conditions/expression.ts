@@ -16,8 +16,11 @@ import { mayHoldLongNumber } from '../../common/exact-json.ts';
 import { compareNumbers, type ExactNumber, exactNumber, LongNumber } from '../../common/exact-number.ts';
 import { exactValue } from '../../common/inner-json.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
+import type { Demand } from '../judgement.ts';
+import type { Sought } from '../sought.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
+import { demandsOfExpression } from './expression-demands.ts';
 import { perPayload } from './per-payload.ts';
 
 const CHARACTERS_MAX = 4_096;
@@ -100,13 +103,19 @@ type Comprehension = { iterable: Node; condition: ((soFar: unknown) => boolean) 
 
 export class Expression {
   readonly #evaluate: (context: Record<string, unknown>) => unknown;
+  readonly #root: Node;
   readonly #meter = new Meter();
 
   /** Throws ExpressionError with a sentence for the author. */
   constructor(source: unknown) {
     if (typeof source !== 'string' || source.trim() === '') throw new ExpressionError('must be a CEL expression');
     if (source.length > CHARACTERS_MAX) throw new ExpressionError(`must have at most ${CHARACTERS_MAX} characters`);
-    this.#evaluate = compile(source, this.#meter);
+    ({ evaluate: this.#evaluate, root: this.#root } = compile(source, this.#meter));
+  }
+
+  /** What it demands of an event (demands.ts). */
+  demands(sought: Sought): Demand[] {
+    return demandsOfExpression(this.#root, sought);
   }
 
   /** True if the event matches. Throws OverBudget, or whatever the expression's evaluation ended in. */
@@ -128,15 +137,18 @@ export class Expression {
   }
 }
 
-function compile(source: string, meter: Meter): (context: Record<string, unknown>) => unknown {
+type Compiled = { evaluate: (context: Record<string, unknown>) => unknown; root: Node };
+
+function compile(source: string, meter: Meter): Compiled {
   try {
     const parsed = environment().parse(source);
     const checked = parsed.check();
     if (!checked.valid) throw checked.error;
     if (checked.type !== 'bool')
       throw new ExpressionError(`must be of type bool, is ${checked.type}; compare it with something`);
-    meter.attach(parsed.ast as unknown as Node);
-    return parsed as (context: Record<string, unknown>) => unknown;
+    const root = parsed.ast as unknown as Node;
+    meter.attach(root);
+    return { evaluate: parsed as Compiled['evaluate'], root };
   } catch (error) {
     if (error instanceof ExpressionError) throw error;
     throw new ExpressionError(`is not a CEL expression: ${(error as Error).message.split('\n')[0]}`);

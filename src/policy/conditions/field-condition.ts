@@ -49,8 +49,9 @@ export class FieldCondition {
   readonly isShort: boolean;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
-  /** What must be in the payload for it to hold: see literal-prefilter.ts. */
-  readonly clauses: readonly Clause[];
+  /** What must be in the payload for it to hold: of each of the path's keys, and of its texts (literal-prefilter.ts). */
+  readonly keyClauses: readonly Clause[];
+  readonly textClauses: readonly Clause[];
   readonly #predicates: readonly Predicate[];
   /** What the text operators among them ask of a string. */
   readonly #texts: ReadonlyMap<Operator, TextTest>;
@@ -104,11 +105,20 @@ export class FieldCondition {
     this.#onlyOrders = orders.length === names.length;
     this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
     this.texts = operators.size === 1 ? textsOf(operators) : null;
-    this.clauses = clausesOf(path, operators);
+    ({ keys: this.keyClauses, texts: this.textClauses } = clausesOf(path, operators));
   }
 
   test(fields: Fields, budget: Budget): boolean {
-    const found = this.#findsValue(fields, budget);
+    return this.#holds(this.#findsValue(fields, budget));
+  }
+
+  /** The same where it is known what alone stands at its path; undefined: nothing does. */
+  testValue(value: unknown, budget: Budget): boolean {
+    this.#begin(budget);
+    return this.#holds(value !== undefined && this.#visit(value));
+  }
+
+  #holds(found: boolean): boolean {
     if (this.unjudged === 'not_json') return true;
     if (this.#exists !== null && this.#isThere !== this.#exists) return false;
     return found || this.#exists === false || (!this.#hasValue && this.#holdsForNothing);
@@ -147,15 +157,19 @@ export class FieldCondition {
 
   /** Is there a value for which all operators hold? */
   #findsValue(fields: Fields, budget: Budget): boolean {
+    this.#begin(budget);
+    const root = fields[this.path.root];
+    if (root === undefined) return false;
+    const how = { budget, visit: this.#visit, unreadable: this.#unreadable, trail: this.#trail };
+    return visitPath(root, this.path, how);
+  }
+
+  #begin(budget: Budget): void {
     this.#budget = budget;
     this.#isThere = false;
     this.#hasValue = false;
     this.#onlyNumbers = false;
     this.unjudged = undefined;
-    const root = fields[this.path.root];
-    if (root === undefined) return false;
-    const how = { budget, visit: this.#visit, unreadable: this.#unreadable, trail: this.#trail };
-    return visitPath(root, this.path, how);
   }
 
   /** Arrays are looked into, however deep; anything else is one value. */

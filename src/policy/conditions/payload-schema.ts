@@ -9,14 +9,17 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../../schemas/common.ts';
 import { mayHoldLongNumber } from '../../common/exact-json.ts';
 import { isNumber, LongNumber } from '../../common/exact-number.ts';
-import { Budget, OverBudget } from '../budget.ts';
+import { Budget, expressionUnits, OverBudget } from '../budget.ts';
+import type { Demand } from '../judgement.ts';
 import { below, type Mistakes } from '../policy-error.ts';
+import type { Sought } from '../sought.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { PatternError } from '../text-search/program.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
 import { exactForm, isExactKeyword, keywordOf, rounded, SentNumbers, SUBSCHEMAS } from './exact-schema.ts';
 import { perPayload } from './per-payload.ts';
 import type { Step } from './pointer.ts';
+import { demandsOfSchema } from './schema-demands.ts';
 
 const SCHEMA_NODES_MAX = 500;
 const SCHEMA_DEPTH_MAX = 10;
@@ -66,9 +69,11 @@ export class PayloadSchema {
   /** Where the compiled code's patterns find the budget of the event at hand. */
   readonly #patterns: BudgetedPatterns;
   readonly #numbers = new SentNumbers();
+  readonly #schema: unknown;
 
   /** The schema must have passed `checkSchema`. */
   constructor(schema: unknown) {
+    this.#schema = schema;
     this.#patterns = new BudgetedPatterns();
     const ajv = new Ajv2020({
       strict: false,
@@ -84,6 +89,14 @@ export class PayloadSchema {
     this.#validate = ajv.compile(exactForm(schema) as object) as Validate;
     this.#size = countJson(schema);
     this.#lengths = JSON.stringify(schema).split(/"m(?:ax|in)Length":/).length - 1;
+  }
+
+  /** What it demands of an event (demands.ts). */
+  demands(sought: Sought): Demand[] {
+    // Where everything that a payload may hold is charged, it stays below any budget.
+    const unitsOfByte = this.#cost(0.5, 1);
+    const bytesMax = (expressionUnits(0) - VISIT_UNITS * this.#size) / unitsOfByte;
+    return demandsOfSchema(this.#schema, bytesMax, sought);
   }
 
   /** True if the payload does not satisfy the schema. Throws OverBudget. */

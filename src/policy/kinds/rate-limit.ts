@@ -69,18 +69,39 @@ export function perText({ per }: RateLimitTerms): string {
 export function counterValue(path: Path, fields: Fields, budget: Budget): string {
   const root = fields[path.root];
   if (root === undefined) return '';
-  let only: string | undefined;
-  const add = (value: unknown, level: number): boolean => {
-    if (Array.isArray(value)) return value.some((item) => add(item, level));
-    const inner = typeof value === 'string' ? innerOf(value, level, budget) : undefined;
-    if (inner?.value !== undefined && typeof inner.value === 'object') return add(inner.value, level + 1);
+  const only = new OnlyValue(budget);
+  const isNotOne = visitPath(root, path, { budget, visit: (value) => only.add(value, 0), unreadable: () => true });
+  return isNotOne ? '' : only.text;
+}
+
+/** The same of what alone stands at the path; undefined: nothing does. */
+export function counterOf(value: unknown, budget: Budget): string {
+  const only = new OnlyValue(budget);
+  return value === undefined || only.add(value, 0) ? '' : only.text;
+}
+
+class OnlyValue {
+  readonly #budget: Budget;
+  #only: string | undefined;
+
+  constructor(budget: Budget) {
+    this.#budget = budget;
+  }
+
+  get text(): string {
+    return this.#only ?? '';
+  }
+
+  /** true: it is not one value. `level`: texts that it is inside of. */
+  add(value: unknown, level: number): boolean {
+    if (Array.isArray(value)) return value.some((item) => this.add(item, level));
+    const inner = typeof value === 'string' ? innerOf(value, level, this.#budget) : undefined;
+    if (inner?.value !== undefined && typeof inner.value === 'object') return this.add(inner.value, level + 1);
     const text = textOf(value);
-    budget.spend(4 * text.length);
-    only ??= text;
-    return only !== text || text === '';
-  };
-  const isNotOne = visitPath(root, path, { budget, visit: (value) => add(value, 0), unreadable: () => true });
-  return isNotOne ? '' : (only ?? '');
+    this.#budget.spend(4 * text.length);
+    this.#only ??= text;
+    return this.#only !== text || text === '';
+  }
 }
 
 /** Equal numbers are one counter, whatever they are written like; so is a text that is written as the number is. */

@@ -18,11 +18,12 @@ import type { Policy } from '../../../schemas/policy.ts';
 import { Budget, fieldUnits, OverBudget } from '../budget.ts';
 import type { Rule } from '../compile.ts';
 import { decide } from '../decide.ts';
+import { clausesOfRule } from '../demands.ts';
 import { RuleSet } from '../engine.ts';
 import { conditionsUnmet } from '../explain.ts';
 import type { Detail, EventView } from '../judgement.ts';
 import type { DataFilterTerms } from '../kinds/data-filter.ts';
-import { countsAll, outcomeOfMatch, prefilterOfRule, typesOf } from '../rule-index.ts';
+import { countsAll, outcomeOfMatch, typesOf } from '../rule-index.ts';
 import type { Clause } from '../text-search/literal-prefilter.ts';
 import { RedactedPlaces } from './redacted-places.ts';
 import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
@@ -103,8 +104,11 @@ export class PolicyReplay {
   }
 
   get needs(): ReplayNeeds {
-    const clauses = prefilterOfRule(this.#rule) ?? [];
-    return { types: typesOf(this.#rule), clauses, payload: !countsAll({ rule: this.#rule }) };
+    return {
+      types: typesOf(this.#rule),
+      clauses: clausesOfRule(this.#rule),
+      payload: !countsAll({ rule: this.#rule }),
+    };
   }
 
   /** How long before the first event a rate limit has to be replayed, ms. */

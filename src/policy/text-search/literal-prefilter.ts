@@ -11,21 +11,13 @@ import type { Pattern } from './program.ts';
 import { type Needle, patternOf } from './scanner.ts';
 
 export type Clause = readonly string[];
-type Prefilter = readonly Clause[];
+/** Of a condition on the payload: of each key of its path, and of each operator one of the texts that it asks for. */
+type Clauses = { keys: readonly Clause[]; texts: readonly Clause[] };
 
-type PrefilteredParts = { conditions: readonly { clauses: readonly Clause[] }[]; needles: readonly Needle[] | null };
+const NO_CLAUSES: Clauses = { keys: [], texts: [] };
 
-/** null: no literal is required. `needles`: of a data filter. */
-export function prefilterOf({ conditions, needles }: PrefilteredParts): Prefilter | null {
-  const prefilter: Clause[] = conditions.flatMap((condition) => condition.clauses);
-  const found = needles === null ? null : anyOf(needles.flatMap(literalsOfNeedle));
-  if (found !== null) prefilter.push(found);
-  return prefilter.length === 0 ? null : prefilter;
-}
-
-/** The clauses of a condition on the payload: the keys of its path, and one of the texts that its operators ask for. */
-export function clausesOf(path: Path, operators: ReadonlyMap<string, unknown>): Clause[] {
-  if (path.root !== 'payload' || holdsForNothing(operators)) return [];
+export function clausesOf(path: Path, operators: ReadonlyMap<string, unknown>): Clauses {
+  if (path.root !== 'payload' || holdsForNothing(operators)) return NO_CLAUSES;
   const keys = path.segments.filter((_, i) => path.indexes[i]! < 0).map((key) => anyOf([key]));
   const texts = [...operators].map(([name, operand]) => {
     const wanted = Array.isArray(operand) ? operand : [operand];
@@ -34,7 +26,7 @@ export function clausesOf(path: Path, operators: ReadonlyMap<string, unknown>): 
     if (name === 'matches') return anyOf(wanted.map((source) => literalOf(policyPattern(source))));
     return ASK_FOR_TEXT.has(name) ? anyOf(wanted) : null;
   });
-  return [...keys, ...texts].filter((demand) => demand !== null);
+  return { keys: keys.filter((clause) => clause !== null), texts: texts.filter((clause) => clause !== null) };
 }
 
 function longestPart(glob: string): string {
@@ -72,7 +64,7 @@ function searchable(text: string): string | null {
 export const LITERAL_CHARACTERS_MAX = 64;
 
 /** Texts of which each finding holds one; null: none is known. */
-function literalsOfNeedle(needle: Needle): readonly (string | null)[] {
+export function literalsOfNeedle(needle: Needle): readonly (string | null)[] {
   return needle.detector?.literals ?? [literalOf(patternOf(needle))];
 }
 

@@ -1,0 +1,184 @@
+// What an expression demands of an event before anything of it is evaluated (of demands.ts): its parts that are parted
+// by `&&`, from the left, as long as they are of forms that are understood: comparisons of `event.type` and of one
+// value of the payload with a constant, `has`, and what `||` and `!` make of these.
+// Invariant: a part is called false only where its evaluation comes to false; CEL has `false && error` and `error &&
+// false` be false. Parts in front of it are evaluated, too, and must not go over the budget: comparisons weigh what
+// they compare, so behind them a payload has to be small.
+import type { Demand, TextView } from '../judgement.ts';
+import { type Sought, UNKNOWN } from '../sought.ts';
+import { anyOf } from '../text-search/literal-prefilter.ts';
+
+/** Of the library's syntax tree. */
+export type Syntax = { op: string; args: unknown };
+
+/** `weighs`: comparisons of values in it; `isWhole`: no part of it is left out. */
+type Part = { mayBeTrue: Demand; weighs: number; isWhole: boolean };
+
+/** A comparison weighs up to 16 units a byte; of 2,000,000 (budget.ts, `expressionUnits`). */
+const SMALL_BYTES = 16 * 1024;
+const WEIGHINGS_MAX = 6;
+
+export function demandsOfExpression(root: Syntax, sought: Sought): Demand[] {
+  const part = partOf(root, sought);
+  return part === null ? [] : [part.mayBeTrue];
+}
+
+/** null: nothing is known of it. */
+function partOf({ op, args }: Syntax, sought: Sought): Part | null {
+  switch (op) {
+    case '&&':
+      return both(args as [Syntax, Syntax], sought);
+    case '||':
+      return either(args as [Syntax, Syntax], sought);
+    case '!_':
+      return notThere(args as Syntax, sought);
+    case 'call':
+      return there(args as [string, Syntax[]], sought);
+    case 'rcall':
+      return search(args as [string, Syntax, Syntax[]], sought);
+    default:
+      return COMPARES.has(op) ? comparison(op, args as [Syntax, Syntax], sought) : null;
+  }
+}
+
+function both([left, right]: [Syntax, Syntax], sought: Sought): Part | null {
+  const first = partOf(left, sought);
+  if (first === null || !first.isWhole || first.weighs > WEIGHINGS_MAX) return first && { ...first, isWhole: false };
+  const second = partOf(right, sought);
+  if (second === null) return { ...first, isWhole: false };
+  const bytesMax = first.weighs > 0 ? SMALL_BYTES : Number.POSITIVE_INFINITY;
+  return {
+    mayBeTrue: (event) => first.mayBeTrue(event) && (event.bytes > bytesMax || second.mayBeTrue(event)),
+    weighs: first.weighs + second.weighs,
+    isWhole: second.isWhole,
+  };
+}
+
+function either([left, right]: [Syntax, Syntax], sought: Sought): Part | null {
+  const first = partOf(left, sought);
+  const second = first && partOf(right, sought);
+  if (first === null || second === null) return null;
+  return {
+    mayBeTrue: (event) => first.mayBeTrue(event) || second.mayBeTrue(event),
+    weighs: first.weighs + second.weighs,
+    isWhole: first.isWhole && second.isWhole,
+  };
+}
+
+function there([name, [argument]]: [string, Syntax[]], sought: Sought): Part | null {
+  const path = name === 'has' && argument !== undefined ? placesOf(argument, sought) : null;
+  if (path === null) return null;
+  const { place, holder } = path;
+  return {
+    mayBeTrue: (event) => event.firstAt(place) !== 0 || (holder !== null && event.firstAt(holder) !== OPEN),
+    weighs: 0,
+    isWhole: true,
+  };
+}
+
+const OPEN = 0x7b;
+
+function notThere({ op, args }: Syntax, sought: Sought): Part | null {
+  const [name, [argument]] = (op === 'call' ? args : ['', []]) as [string, Syntax[]];
+  const path = name === 'has' && argument !== undefined ? placesOf(argument, sought) : null;
+  if (path === null) return null;
+  return { mayBeTrue: (event) => event.firstAt(path.place) === 0, weighs: 0, isWhole: true };
+}
+
+/** Of a value of the payload as it is. `holder`: of the object that it is a member of; null: the payload. */
+type Places = { place: number; holder: number | null };
+
+/** null: it is something else, or it is not watched. */
+function placesOf(syntax: Syntax, sought: Sought): Places | null {
+  const keys = keysOf(syntax);
+  if (keys === null || keys[0] !== 'payload' || keys.length < 2) return null;
+  const segments = keys.slice(1);
+  // What objects have by nature is no member.
+  if (segments.some((key) => key in Object.prototype)) return null;
+  const place = sought.path({ root: 'payload', segments });
+  const holder = segments.length === 1 ? null : sought.path({ root: 'payload', segments: segments.slice(0, -1) });
+  return place === null || (holder === null && segments.length > 1) ? null : { place, holder };
+}
+
+/** `event.a.b`, `event["a"].b` -> `a`, `b`. */
+function keysOf({ op, args }: Syntax): string[] | null {
+  if (op === 'id') return args === 'event' ? [] : null;
+  if (op !== '.' && op !== '[]') return null;
+  const [of, key] = args as [Syntax, string | Syntax];
+  const name = typeof key === 'string' ? key : constantOf(key);
+  const keys = typeof name === 'string' ? keysOf(of) : null;
+  return keys === null ? null : [...keys, name as string];
+}
+
+/** undefined: it is none. */
+function constantOf({ op, args }: Syntax): unknown {
+  return op === 'value' ? args : undefined;
+}
+
+type Compares = (value: string, constant: string) => boolean;
+
+const SEARCHES: ReadonlyMap<string, Compares> = new Map<string, Compares>([
+  ['startsWith', (value, constant) => value.startsWith(constant)],
+  ['endsWith', (value, constant) => value.endsWith(constant)],
+  ['contains', (value, constant) => value.includes(constant)],
+]);
+
+function search([name, receiver, [argument, ...rest]]: [string, Syntax, Syntax[]], sought: Sought): Part | null {
+  const holds = SEARCHES.get(name);
+  const constant = argument === undefined || rest.length > 0 ? undefined : constantOf(argument);
+  if (holds === undefined || typeof constant !== 'string') return null;
+  return textPart(receiver, [constant], (value) => holds(value, constant), sought);
+}
+
+const COMPARES: ReadonlySet<string> = new Set(['==', '!=', 'in', '<', '<=', '>', '>=']);
+
+function comparison(op: string, [left, right]: [Syntax, Syntax], sought: Sought): Part | null {
+  const constants = op === 'in' && right.op === 'list' ? (right.args as Syntax[]).map(constantOf) : [constantOf(right)];
+  if (constants.every((constant) => typeof constant === 'string')) {
+    if (op === '==' || op === 'in') return textPart(left, constants, (value) => constants.includes(value), sought);
+    return op === '!=' ? textPart(left, null, (value) => !constants.includes(value), sought) : null;
+  }
+  const [constant] = constants;
+  const isNumber = typeof constant === 'number' || typeof constant === 'bigint';
+  if (op === 'in' || !isNumber || !Number.isSafeInteger(Math.trunc(Number(constant)))) return null;
+  const path = placesOf(left, sought);
+  if (path === null) return null;
+  const holds = ORDERS[op as '<']!;
+  return valuePart(path, (value) => typeof value !== 'number' || holds(value, Number(constant)));
+}
+
+const ORDERS = {
+  '==': (a: number, b: number) => a === b,
+  '!=': (a: number, b: number) => a !== b,
+  '<': (a: number, b: number) => a < b,
+  '<=': (a: number, b: number) => a <= b,
+  '>': (a: number, b: number) => a > b,
+  '>=': (a: number, b: number) => a >= b,
+};
+
+/** Of a text. `wanted`: texts of which it must hold one; null: it need not. */
+function textPart(
+  left: Syntax,
+  wanted: readonly string[] | null,
+  holds: (value: string) => boolean,
+  sought: Sought,
+): Part | null {
+  const keys = keysOf(left);
+  if (keys?.length === 1 && (keys[0] === 'type' || keys[0] === 'agent_id')) {
+    const field = keys[0];
+    return { mayBeTrue: (event) => holds(event[field]), weighs: 0, isWhole: true };
+  }
+  const path = placesOf(left, sought);
+  if (path === null) return null;
+  const isThere = (wanted && sought.demand(anyOf(wanted))) ?? (() => true);
+  return valuePart(path, (value, event) => {
+    if (typeof value === 'string') return holds(value);
+    return value !== UNKNOWN || event.firstAt(path.place) !== QUOTE || isThere(event);
+  });
+}
+
+const QUOTE = 0x22;
+
+function valuePart({ place }: Places, mayHold: (value: unknown, event: TextView) => boolean): Part {
+  return { mayBeTrue: (event) => mayHold(event.at(place), event), weighs: 1, isWhole: true };
+}

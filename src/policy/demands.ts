@@ -1,0 +1,97 @@
+// What must be so of an event for a rule to match, as far as that is known before the event has become values (made
+// once a rule of a set; asked for each event by RuleSet.look). A demand is asked of a TextView: type, tool, what stands
+// at the paths that the rules speak of, which texts occur. A value at a path is asked by the condition itself.
+// Invariant: a demand that says no is right: the engine would not match the rule. One that says yes says nothing.
+// What the engine does before it would come to a demand may end in a match by itself (work over a budget, an error), so
+// a demand counts only behind what is sure not to (`isCheap`).
+import { Budget, OverBudget } from './budget.ts';
+import type { Rule } from './compile.ts';
+import type { FieldCondition } from './conditions/field-condition.ts';
+import type { Demand, TextView } from './judgement.ts';
+import { type Sought, UNKNOWN } from './sought.ts';
+import { anyOf, type Clause, literalsOfNeedle } from './text-search/literal-prefilter.ts';
+import type { Needle } from './text-search/scanner.ts';
+
+/** For one value of at most VALUE_BYTES_MAX: what takes more is asked again by the engine. */
+const VALUE_UNITS = 20_000;
+/** Units that a condition may take a character: of a hundred (budget.ts, `fieldUnits`). */
+const TEXT_UNITS = 45;
+const VALUE_CHARACTER_UNITS = 12;
+const CHARACTER_UNITS_MAX = 100;
+/** Operators whose work does not follow from the length of a text alone. */
+const DEAR: ReadonlySet<string> = new Set(['matches', 'glob', 'shell', 'sql']);
+const READ_TEXT: ReadonlySet<string> = new Set(['contains', 'starts_with', 'ends_with']);
+
+/** All of them must hold. `plan`: conditions by which the rule is indexed. */
+export function demandsOf(rule: Rule, plan: ReadonlySet<FieldCondition>, sought: Sought): Demand[] {
+  const demands: Demand[] = [];
+  let units = 0;
+  for (const condition of rule.conditions) {
+    if (!plan.has(condition)) demands.push(...ofCondition(condition, sought));
+    units += unitsOf(condition);
+    if (units > CHARACTER_UNITS_MAX) return demands;
+  }
+  const { schema, expression, terms } = rule;
+  if (schema !== null) return [...demands, ...schema.demands(sought)];
+  if (expression !== null) return [...demands, ...expression.demands(sought)];
+  if (terms.type === 'data_filter') add(demands, sought.demand(clauseOf(terms.needles)));
+  return demands;
+}
+
+/** Of each clause a literal must occur in an event for the rule to match it; whatever else would be asked first. */
+export function clausesOfRule({ conditions, terms, expression, schema }: Rule): readonly Clause[] {
+  const clauses = conditions.flatMap(({ keyClauses, textClauses }) => [...keyClauses, ...textClauses]);
+  // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.
+  const isFound = terms.type === 'data_filter' && expression === null && schema === null;
+  const ofNeedles = isFound ? clauseOf(terms.needles) : null;
+  return ofNeedles === null ? clauses : [...clauses, ofNeedles];
+}
+
+/** The texts of which one must occur for any of the needles to be found; null: none are known. */
+function clauseOf(needles: readonly Needle[]): Clause | null {
+  return anyOf(needles.flatMap(literalsOfNeedle));
+}
+
+function unitsOf({ operators }: FieldCondition): number {
+  let units = 0;
+  for (const name of operators.keys()) {
+    if (DEAR.has(name)) return Number.POSITIVE_INFINITY;
+    units += READ_TEXT.has(name) ? TEXT_UNITS : VALUE_CHARACTER_UNITS;
+  }
+  return units;
+}
+
+function ofCondition(condition: FieldCondition, sought: Sought): Demand[] {
+  const { path, keyClauses, textClauses } = condition;
+  if (path.root !== 'payload')
+    return [(event) => condition.test({ ...rootsOf(event), payload: NOTHING }, new Budget(VALUE_UNITS))];
+  const place = sought.path(path);
+  const demands: Demand[] = place === null ? [] : [(event) => mayHoldAt(condition, event, place)];
+  for (const clause of place === null ? [...keyClauses, ...textClauses] : textClauses)
+    add(demands, sought.demand(clause));
+  return demands;
+}
+
+function add(demands: Demand[], demand: Demand | null): void {
+  if (demand !== null) demands.push(demand);
+}
+
+const NOTHING = Object.freeze({});
+
+function rootsOf({ type, trace_id, agent_id }: TextView): Pick<TextView, 'type' | 'trace_id' | 'agent_id'> {
+  return { type, trace_id, agent_id };
+}
+
+const budget = new Budget(VALUE_UNITS);
+
+function mayHoldAt(condition: FieldCondition, event: TextView, place: number): boolean {
+  const value = event.isElsewhere(place) ? UNKNOWN : event.at(place);
+  if (value === UNKNOWN) return true;
+  budget.begin(VALUE_UNITS);
+  try {
+    return condition.testValue(value, budget);
+  } catch (error) {
+    if (error instanceof OverBudget) return true;
+    throw error;
+  }
+}
