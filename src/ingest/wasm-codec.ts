@@ -16,6 +16,7 @@ import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
 import type { Closer, Decision, Judgement, ShadowJudgement, TextView } from '../policy/judgement.ts';
 import { UNKNOWN } from '../policy/sought.ts';
+import { isWhatItShows } from '../policy/texts/text-forms.ts';
 import type { Arrivals } from './arrival.ts';
 import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
@@ -195,11 +196,15 @@ class ScannedText implements TextView {
   agent_id = '';
   #event = 0;
   #body!: ScannedBody;
+  /** The event whose texts that may hold JSON were read last, and what came of it. */
+  #checked = -1;
+  #checkedOdd = false;
   readonly #texts = new KnownTexts();
 
   of(body: ScannedBody, event: number, agentId: string): this {
     this.#body = body;
     this.#event = event;
+    this.#checked = -1;
     this.agent_id = agentId;
     return this;
   }
@@ -241,11 +246,28 @@ class ScannedText implements TextView {
     return (this.#word(WORD.elsewhere) & (1 << path)) !== 0;
   }
 
-  /** Text that is escaped as \u, or has forms beside the one sent, may hold any literal: then all count as found. */
+  shown(word: number): number {
+    return this.#word(WORD.bits + word);
+  }
+
   hasAny(word: number, mask: number): boolean {
-    return (
-      (this.#word(WORD.bits + word) & mask) !== 0 || (this.#word(WORD.flags) & (FLAG.escapedUnicode | FLAG.forms)) !== 0
-    );
+    return (this.#word(WORD.bits + word) & mask) !== 0 || this.isOdd;
+  }
+
+  get isOdd(): boolean {
+    if ((this.#word(WORD.flags) & FLAG.odd) !== 0) return true;
+    const count = this.#word(WORD.forms);
+    if (count === 0) return false;
+    if (this.#checked !== this.#event) {
+      this.#checked = this.#event;
+      this.#checkedOdd = false;
+      for (let i = 0; i < count && !this.#checkedOdd; i++) {
+        const at = WORD.forms + 1 + 2 * i;
+        const json = this.#body.bytes.toString('utf8', this.#word(at), this.#word(at + 1));
+        this.#checkedOdd = !isWhatItShows(JSON.parse(json) as string);
+      }
+    }
+    return this.#checkedOdd;
   }
 
   #word(word: number): number {

@@ -1,5 +1,5 @@
 // One instance of the WebAssembly module of wasm-codec.ts, and its memory (wasm/layout.ts says what is shared with the
-// module). One pass over the body's bytes checks it, marks each event's fields and searches for the account's literals;
+// module). One pass over the body's bytes checks it, marks each event's fields and searches for the account's signs;
 // a second pass writes row, summary and reply of each event without a match. Text never becomes a JavaScript string on
 // the way. It reads what it is sure to understand: valid JSON whose every element fits the schema, keys without
 // escapes, no key twice. For anything else `read` returns null, and json-codec.ts reads the body.
@@ -19,12 +19,13 @@ import type { BufferPool } from '../common/buffer-pool.ts';
 import { writeColumn } from '../common/event-row-codec.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
 import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
+import { IBAN_LENGTHS } from '../policy/detectors/find-numbers.ts';
 import { ALLOWED } from '../policy/engine.ts';
-import { LITERALS_MAX, PATHS_MAX, type Sought } from '../policy/sought.ts';
-import { LITERAL_CHARACTERS_MAX } from '../policy/text-search/literal-prefilter.ts';
+import { ELEMENTS_MAX, PATHS_MAX, SIGN_BITS, type Sought, SPELLINGS_MAX } from '../policy/sought.ts';
+import { oddCodePoints } from '../policy/texts/folded.ts';
 import { assetPath } from '../process/assets.ts';
 import type { Shape } from './json.ts';
-import { literalTable } from './literal-table.ts';
+import { signTable } from './sign-table.ts';
 import { USAGE_COUNTS, usageTable } from './token-usage.ts';
 import * as layout from './wasm/layout.ts';
 import { watchedTable } from './watched-table.ts';
@@ -33,7 +34,8 @@ type Exports = {
   placeKeyHashes(at: number): void;
   placeRecords(at: number): void;
   placeUsage(at: number, shapes: number, names: number): void;
-  useLiterals(at: number): void;
+  placeTables(odd: number, ibans: number): void;
+  useSigns(at: number, distance: number): void;
   useWatched(at: number): void;
   scan(at: number, length: number, many: number): number;
   begin(blocks: number, times: number, random: number, rows: number, summaries: number, reply: number): void;
@@ -73,10 +75,10 @@ export const WORD = {
   bits: layout.BITS / 4,
   elsewhere: layout.ELSEWHERE / 4,
   watched: layout.WATCHED / 4,
+  forms: layout.FORMS / 4,
 } as const;
 export const FLAG = {
-  escapedUnicode: layout.F_ESCAPED,
-  forms: layout.F_FORMS,
+  odd: layout.F_ODD,
   oddColumn: layout.F_COLUMN_OTHER,
 } as const;
 
@@ -93,11 +95,15 @@ const RANDOM_BYTES = 1_000 * layout.RANDOM_BYTES;
 /** What wasm/usage.ts reads, and its sums. */
 const USAGE_AT = RANDOM_AT + RANDOM_BYTES;
 const USAGE = usageTable();
+const ODD = oddCodePoints();
 const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
 /** What is sought for the accounts that were served last; when it is full it is begun again. */
 const TABLES_AT = 96 * 1024;
-const TABLES_END = TABLES_AT + 960 * 1024;
-const BODY_AT = TABLES_END;
+const TABLES_END = TABLES_AT + 1280 * 1024;
+/** What wasm/signs.ts knows of characters and of countries. */
+const ODD_AT = TABLES_END;
+const IBANS_AT = ODD_AT + 16 * 1024;
+const BODY_AT = IBANS_AT + 1024;
 /**
  * What an event takes in row, summary or reply beside its payload: ids, names, times, a request id and a trace id of
  * 200.
@@ -126,11 +132,14 @@ assert(
   'columns with one value follow payload or request_id',
 );
 
-assert(layout.BITS_BYTES * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
+assert(layout.BITS_BYTES * 8 === SIGN_BITS, 'every sign of a set needs a bit');
 assert(layout.WATCHED_MAX === PATHS_MAX, 'every path that is watched needs its place');
 assert(layout.EVENTS_MAX === BATCH_EVENTS_MAX, 'every event of a batch needs a record');
 assert(layout.TYPES === EVENT_TYPES.length, 'every type needs its texts');
-assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT, 'a set of literals must fit');
+assert(
+  SPELLINGS_MAX * 16 + 4 * 2 ** 17 + 2 * ELEMENTS_MAX + 32 * 1024 + PATHS_MAX * 512 < TABLES_END - TABLES_AT,
+  'what is sought for a set must fit',
+);
 
 export type ScannedBody = {
   readonly bytes: Buffer;
@@ -187,6 +196,7 @@ export class WasmInstance {
     this.#wasm.placeRecords(RECORDS_AT);
     this.#bytes.set(USAGE, USAGE_AT);
     this.#wasm.placeUsage(USAGE_AT, USAGE_COUNTS.shapes, USAGE_COUNTS.names);
+    this.#putTables();
     this.#putFixedTexts();
     this.#fixedEnd = this.#textsEnd;
   }
@@ -198,8 +208,8 @@ export class WasmInstance {
     if (!isUtf8(bytes)) return null;
     this.#current = undefined;
     this.#load(bytes);
-    const { literals, watched } = this.#tablesOf(sought);
-    this.#wasm.useLiterals(literals);
+    const { signs, watched } = this.#tablesOf(sought);
+    this.#wasm.useSigns(signs, align(bytes.length + SLACK));
     this.#wasm.useWatched(watched);
     const events = this.#wasm.scan(BODY_AT, bytes.length, shape === 'many' ? 1 : 0);
     if (events === 0) return null;
@@ -403,8 +413,9 @@ export class WasmInstance {
     return at;
   }
 
+  /** There is room for its folded copy behind it. */
   #load(bytes: Buffer): void {
-    this.#grow(BODY_AT + bytes.length + SLACK);
+    this.#grow(BODY_AT + 2 * align(bytes.length + SLACK) + SLACK);
     this.#bytes.set(bytes, BODY_AT);
   }
 
@@ -431,9 +442,9 @@ export class WasmInstance {
   }
 
   /** undefined: there is no room left. */
-  #placed({ literals, paths }: Sought): Tables | undefined {
+  #placed({ signs, paths }: Sought): Tables | undefined {
     const begun = this.#tablesEnd;
-    const places = { literals: 0, watched: 0 };
+    const places = { signs: 0, watched: 0 };
     const place = (make: (at: number) => Buffer) => {
       const at = this.#tablesEnd;
       const table = make(at);
@@ -441,11 +452,18 @@ export class WasmInstance {
       if (this.#tablesEnd <= TABLES_END) this.#bytes.set(table, at);
       return at;
     };
-    if (literals.length > 0) places.literals = place((at) => literalTable(literals, at));
+    if (signs.length > 0) places.signs = place((at) => signTable(signs, at));
     if (paths.length > 0) places.watched = place((at) => watchedTable(paths, at));
     if (this.#tablesEnd <= TABLES_END) return places;
     this.#tablesEnd = begun;
     return undefined;
+  }
+
+  #putTables(): void {
+    this.#bytes.set(ODD, ODD_AT);
+    for (const [country, length] of IBAN_LENGTHS)
+      this.#bytes[IBANS_AT + (country.charCodeAt(0) - 65) * 26 + country.charCodeAt(1) - 65] = length;
+    this.#wasm.placeTables(ODD_AT, IBANS_AT);
   }
 
   #putFixedTexts(): void {
@@ -548,7 +566,7 @@ function constantsBehind(name: EventColumn): Buffer {
 }
 
 /** Where the tables of what is sought lie; 0: there is nothing of that kind. */
-type Tables = { literals: number; watched: number };
+type Tables = { signs: number; watched: number };
 type Parts = { rows: Buffer[]; summaries: Buffer[]; reply: Buffer[] };
 
 function align(at: number): number {

@@ -7,10 +7,11 @@
 import { Budget, OverBudget } from './budget.ts';
 import type { Rule } from './compile.ts';
 import type { FieldCondition } from './conditions/field-condition.ts';
-import type { Demand, TextView } from './judgement.ts';
+import { signsOfDetector } from './detectors/detector-signs.ts';
+import type { Demand, IndexedRule, Pivot, TextView } from './judgement.ts';
 import { type Sought, UNKNOWN } from './sought.ts';
-import { anyOf, type Clause, literalsOfNeedle } from './text-search/literal-prefilter.ts';
 import type { Needle } from './text-search/scanner.ts';
+import { anySigns, literalsOf, type Sign, signsOfPattern } from './text-search/signs.ts';
 
 /** For one value of at most VALUE_BYTES_MAX: what takes more is asked again by the engine. */
 const VALUE_UNITS = 20_000;
@@ -22,34 +23,60 @@ const CHARACTER_UNITS_MAX = 100;
 const DEAR: ReadonlySet<string> = new Set(['matches', 'glob', 'shell', 'sql']);
 const READ_TEXT: ReadonlySet<string> = new Set(['contains', 'starts_with', 'ends_with']);
 
+type Demands = Pick<IndexedRule, 'demands' | 'needleDemands' | 'pivot'>;
+
 /** All of them must hold. `plan`: conditions by which the rule is indexed. */
-export function demandsOf(rule: Rule, plan: ReadonlySet<FieldCondition>, sought: Sought): Demand[] {
+export function demandsOf(rule: Rule, plan: ReadonlySet<FieldCondition>, sought: Sought): Demands {
   const demands: Demand[] = [];
+  let pivot: Pivot | null = null;
   let units = 0;
   for (const condition of rule.conditions) {
-    if (!plan.has(condition)) demands.push(...ofCondition(condition, sought));
+    if (!plan.has(condition)) {
+      demands.push(...ofCondition(condition, sought));
+      pivot = pivotOf(condition, sought) ?? pivot;
+    }
     units += unitsOf(condition);
-    if (units > CHARACTER_UNITS_MAX) return demands;
+    if (units > CHARACTER_UNITS_MAX) return { demands, pivot, needleDemands: [] };
   }
   const { schema, expression, terms } = rule;
-  if (schema !== null) return [...demands, ...schema.demands(sought)];
-  if (expression !== null) return [...demands, ...expression.demands(sought)];
-  if (terms.type === 'data_filter') add(demands, sought.demand(clauseOf(terms.needles)));
-  return demands;
+  if (schema !== null) return { demands: [...demands, ...schema.demands(sought)], pivot, needleDemands: [] };
+  if (expression !== null) return { demands: [...demands, ...expression.demands(sought)], pivot, needleDemands: [] };
+  if (terms.type !== 'data_filter') return { demands, pivot, needleDemands: [] };
+  const bits = terms.needles.map((needle) => sought.bitOf(signsOfNeedle(needle)));
+  const needleDemands = bits.map((bit) => (bit === null ? null : isShown(bit)));
+  if (bits.every((bit) => bit !== null)) {
+    pivot ??= { bits };
+    demands.push((event) => bits.some((bit) => event.hasAny(bit >> 5, 1 << (bit & 31))));
+  }
+  return { demands, pivot, needleDemands };
 }
 
-/** Of each clause a literal must occur in an event for the rule to match it; whatever else would be asked first. */
-export function clausesOfRule({ conditions, terms, expression, schema }: Rule): readonly Clause[] {
-  const clauses = conditions.flatMap(({ keyClauses, textClauses }) => [...keyClauses, ...textClauses]);
+function isShown(bit: number): Demand {
+  return (event) => event.hasAny(bit >> 5, 1 << (bit & 31));
+}
+
+/** What must show, or stand at its path, for a condition to hold; null: it may hold for nothing. */
+function pivotOf({ path, signs }: FieldCondition, sought: Sought): Pivot | null {
+  for (const some of signs.texts) {
+    const bit = sought.bitOf(some);
+    if (bit !== null) return { bits: [bit] };
+  }
+  const place = signs.keys.length === 0 ? null : sought.path(path);
+  return place === null ? null : { path: place };
+}
+
+/** Of each list one text must occur in an event for the rule to match it; whatever else would be asked first. */
+export function literalsOfRule({ conditions, terms, expression, schema }: Rule): readonly (readonly string[])[] {
+  const signs = conditions.flatMap((condition) => [...condition.signs.keys, ...condition.signs.texts]);
   // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.
   const isFound = terms.type === 'data_filter' && expression === null && schema === null;
-  const ofNeedles = isFound ? clauseOf(terms.needles) : null;
-  return ofNeedles === null ? clauses : [...clauses, ofNeedles];
+  const ofNeedles = isFound ? anySigns(terms.needles.map(signsOfNeedle)) : null;
+  const all = ofNeedles === null ? signs : [...signs, ofNeedles];
+  return all.map(literalsOf).filter((literals) => literals !== null);
 }
 
-/** The texts of which one must occur for any of the needles to be found; null: none are known. */
-function clauseOf(needles: readonly Needle[]): Clause | null {
-  return anyOf(needles.flatMap(literalsOfNeedle));
+function signsOfNeedle({ pattern, detector }: Needle): readonly Sign[] | null {
+  return pattern === null ? signsOfDetector(detector!) : signsOfPattern(pattern);
 }
 
 function unitsOf({ operators }: FieldCondition): number {
@@ -62,13 +89,12 @@ function unitsOf({ operators }: FieldCondition): number {
 }
 
 function ofCondition(condition: FieldCondition, sought: Sought): Demand[] {
-  const { path, keyClauses, textClauses } = condition;
+  const { path, signs } = condition;
   if (path.root !== 'payload')
     return [(event) => condition.test({ ...rootsOf(event), payload: NOTHING }, new Budget(VALUE_UNITS))];
   const place = sought.path(path);
   const demands: Demand[] = place === null ? [] : [(event) => mayHoldAt(condition, event, place)];
-  for (const clause of place === null ? [...keyClauses, ...textClauses] : textClauses)
-    add(demands, sought.demand(clause));
+  for (const some of place === null ? [...signs.keys, ...signs.texts] : signs.texts) add(demands, sought.demand(some));
   return demands;
 }
 

@@ -46,6 +46,7 @@ import type { Redaction } from './redaction/redaction.ts';
 import {
   entryOf,
   type Plan,
+  pivoted,
   planOf,
   redactionOf,
   rulesOfTool,
@@ -174,6 +175,7 @@ export class RuleSet {
   /** Rules of which a condition counts as met for what it cannot judge, and why. */
   readonly #unjudged = new Map<IndexedRule, Unjudged>();
   readonly #live: IndexedRule[] = [];
+  #absent = NONE_ABSENT;
   /** The condition that was asked last, should it fail. */
   #asked = '';
 
@@ -219,7 +221,7 @@ export class RuleSet {
     if (this.size === 0) return NOTHING;
     try {
       this.#isHere = allowance !== undefined;
-      this.#begin(event, allowance);
+      this.#begin(event, allowance, closer);
       for (const entry of closer?.entries ?? this.concerned(event)) this.#consider(entry, event);
       for (const filter of this.#liveFilters()) {
         let failure = this.#walkFirst(filter, event);
@@ -252,7 +254,7 @@ export class RuleSet {
     await before;
     try {
       this.#isHere = false;
-      this.#begin(event, allowance);
+      this.#begin(event, allowance, closer);
       for (const entry of closer?.entries ?? this.concerned(event)) {
         this.#consider(entry, event);
         await pause();
@@ -285,8 +287,9 @@ export class RuleSet {
     return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, this.#toolOf(event))];
   }
 
-  #begin(event: EventView, allowance: Allowance | undefined): void {
+  #begin(event: EventView, allowance: Allowance | undefined, closer: Closer | undefined): void {
     this.#spent = 0;
+    this.#absent = closer === undefined ? NONE_ABSENT : closer.absent;
     this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left);
     this.#fieldUnits = fieldUnits(event.payloadText.length);
     this.#expressionUnits = expressionUnits(event.payloadText.length);
@@ -352,14 +355,15 @@ export class RuleSet {
     if (this.size === 0) return NOTHING;
     const plan = this.#plan(event);
     const tool = plan.byTool === null ? undefined : this.#toolOf(event);
-    const always = mayMatch(plan.asked, event);
+    const always = mayMatch(pivoted(plan, event), event);
     const ofTool = mayMatch(rulesOfTool(plan, tool), event);
     if (always.length + ofTool.length === 0) {
       const counted = this.#countedBy(plan, event);
       if (counted !== null) return counted;
     }
     const first = always.length === 0 ? plan.limits : [...plan.limits, ...always].sort(byPlace);
-    return { entries: ofTool.length === 0 ? first : [...first, ...ofTool] };
+    const entries = ofTool.length === 0 ? first : [...first, ...ofTool];
+    return { entries, absent: absentOf(entries, event) };
   }
 
   #toolOf(event: TextView): unknown {
@@ -524,7 +528,9 @@ export class RuleSet {
     const { scanner, walker, wanted } = filter;
     wanted.fill(0);
     for (const entry of this.#live) {
-      if (entry.filter === filter) for (const needle of entry.needles) wanted[needle] = 1;
+      if (entry.filter !== filter) continue;
+      const absent = this.#absent.get(entry);
+      for (const needle of entry.needles) if (absent?.has(needle) !== true) wanted[needle] = 1;
     }
     scanner.begin(wanted, event.payloadText.length, this.#most - this.#spent);
     walker.begin(event.payloadText);
@@ -589,6 +595,22 @@ function mayMatch(entries: readonly IndexedRule[], event: TextView): readonly In
     open.push(entry);
   }
   return open ?? NO_ENTRIES;
+}
+
+const NONE_ABSENT: Closer['absent'] = new Map();
+
+/** Needles that cannot be found in the event, of each filter that has some. */
+function absentOf(entries: readonly IndexedRule[], event: TextView): Closer['absent'] {
+  let absent: Map<IndexedRule, Set<number>> | undefined;
+  for (const entry of entries) {
+    if (entry.needleDemands.length < 2) continue;
+    const own = new Set<number>();
+    for (const [i, demand] of entry.needleDemands.entries())
+      if (demand !== null && !demand(event)) own.add(entry.needles[i]!);
+    absent ??= new Map();
+    absent.set(entry, own);
+  }
+  return absent ?? NONE_ABSENT;
 }
 
 function byPlace(a: IndexedRule, b: IndexedRule): number {

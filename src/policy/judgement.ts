@@ -28,6 +28,10 @@ export type IndexedRule = {
   filter: Filter | null;
   /** What must be so of an event for the rule to match, as far as its text says it. */
   demands: readonly Demand[];
+  /** By which of them it is found among many rules; null: it is always asked. */
+  pivot: Pivot | null;
+  /** The same for each of its needles to be found; null: nothing is known. */
+  needleDemands: readonly (Demand | null)[];
 };
 /** An event as policies see it. `payload` is what parseExact made of `payloadText`. */
 export type EventView = {
@@ -39,14 +43,18 @@ export type EventView = {
   payloadText: string;
   agent: AgentRecord;
 };
-/** An event of which only the text has been inspected. Literals and paths are those of a set, by number (sought.ts). */
+/** An event of which only the text has been inspected. Signs and paths are those of a set, by number (sought.ts). */
 export type TextView = {
   type: EventType;
   agent_id: string;
   trace_id: string | undefined;
   /** Of the payload. */
   bytes: number;
-  /** May one of these literals occur in a key or string of the payload, or in `trace_id`? */
+  /** May any text be found in it, whatever its bytes show? */
+  readonly isOdd: boolean;
+  /** The bits of signs that show in payload or trace_id: 32 of them; whatever is found is found only where one does. */
+  shown(word: number): number;
+  /** May one of these show? */
   hasAny(word: number, mask: number): boolean;
   /** What stands right at a path, through objects alone: undefined, nothing; UNKNOWN (sought.ts), something long. */
   at(path: number): unknown;
@@ -56,10 +64,18 @@ export type TextView = {
   /** May the path lead to more: into lists, into text inside text, by keys that are folded to its own? */
   isElsewhere(path: number): boolean;
 };
+/** One of these bits must be set (sought.ts), or something stand at a path. */
+export type Pivot = { bits: readonly number[] } | { path: number };
 /** false: what it is asked about cannot be so. */
 export type Demand = (event: TextView) => boolean;
-/** The rules that may match an event, by its text, in the order in which the engine asks them. */
-export type Closer = { readonly entries: readonly IndexedRule[] };
+/**
+ * The rules that may match an event, by its text, in the order in which the engine asks them. `absent`: needles of
+ * theirs that cannot be found, by their places in the scanners.
+ */
+export type Closer = {
+  readonly entries: readonly IndexedRule[];
+  readonly absent: ReadonlyMap<IndexedRule, ReadonlySet<number>>;
+};
 /**
  * One permit to request from one counter. `counterValue` distinguishes the counters of a `per` path; '' where there is
  * one only.

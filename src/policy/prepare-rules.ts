@@ -9,9 +9,9 @@ import { readPattern } from './conditions/operands.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
 import type { Shadows } from './judgement.ts';
 import { ShadowSet } from './shadows.ts';
-import { literalOf } from './text-search/literal-prefilter.ts';
 import { patternSources } from './text-search/pattern-allowance.ts';
 import type { Pattern } from './text-search/program.ts';
+import { signsOfPattern } from './text-search/signs.ts';
 
 /** Milliseconds of compiling after which other work is let in. */
 const SLICE_MS = 5;
@@ -87,7 +87,7 @@ async function patternsOf({ conditions }: Policy, slices: Slices): Promise<Reado
     const pattern = readPattern(source, blanks);
     await slices.next();
     if (typeof pattern === 'string') continue;
-    literalOf(pattern);
+    signsOfPattern(pattern);
     patterns.set(key, pattern);
     await slices.next();
   }

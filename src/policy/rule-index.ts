@@ -11,12 +11,12 @@ import type { FieldCondition } from './conditions/field-condition.ts';
 import { otherKeys, type Path, parsePath } from './conditions/path.ts';
 import { demandsOf } from './demands.ts';
 import { Filter } from './filter.ts';
-import type { IndexedRule, Judgement } from './judgement.ts';
+import type { IndexedRule, Judgement, TextView } from './judgement.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
 import { Redaction } from './redaction/redaction.ts';
-import { type Sought, UNKNOWN } from './sought.ts';
+import { SIGN_BITS, type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
@@ -25,6 +25,10 @@ export type Plan = {
   /** Those of `always` that are limits which count every event, and the others. */
   limits: IndexedRule[];
   asked: IndexedRule[];
+  /** Of the others: by the bit or the path that must show, and those that are asked in any case. */
+  byBit: Map<number, IndexedRule[]>;
+  byPath: Map<number, IndexedRule[]>;
+  unpivoted: IndexedRule[];
   byTool: Map<string, IndexedRule[]> | null;
   withTool: IndexedRule[];
   /** What events meet that no rule can match, by the value that limits count them by. */
@@ -44,7 +48,7 @@ export function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule 
     json: `${JSON.stringify(match).slice(0, -1)},"detail":`,
     needles: [],
     filter: null,
-    demands: demandsOf(rule, indexed, sought),
+    ...demandsOf(rule, indexed, sought),
   };
 }
 
@@ -117,7 +121,17 @@ export function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
 
 /** `agent`: '' for those that have no policies of their own. */
 export function planOf(entries: readonly IndexedRule[], agent: string, type: EventType): Plan {
-  const plan: Plan = { always: [], limits: [], asked: [], byTool: null, withTool: [], counted: new Map() };
+  const plan: Plan = {
+    always: [],
+    limits: [],
+    asked: [],
+    byBit: new Map(),
+    byPath: new Map(),
+    unpivoted: [],
+    byTool: null,
+    withTool: [],
+    counted: new Map(),
+  };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
@@ -125,7 +139,8 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     const tools = conditions.find(isOfTool)?.texts;
     if (tools === null || tools === undefined) {
       plan.always.push(entry);
-      (isLimitOfAll(entry) ? plan.limits : plan.asked).push(entry);
+      if (isLimitOfAll(entry)) plan.limits.push(entry);
+      else addAsked(plan, entry);
       continue;
     }
     plan.byTool ??= new Map();
@@ -133,6 +148,42 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     for (const tool of new Set(tools)) plan.byTool.set(tool, [...(plan.byTool.get(tool) ?? []), entry]);
   }
   return plan;
+}
+
+const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
+
+function addAsked({ asked, byBit, byPath, unpivoted }: Plan, entry: IndexedRule): void {
+  asked.push(entry);
+  const { pivot } = entry;
+  if (pivot === null) unpivoted.push(entry);
+  else if ('path' in pivot) addTo(byPath, pivot.path, entry);
+  else for (const bit of new Set(pivot.bits)) addTo(byBit, bit, entry);
+}
+
+function addTo(rules: Map<number, IndexedRule[]>, key: number, entry: IndexedRule): void {
+  const known = rules.get(key);
+  if (known === undefined) rules.set(key, [entry]);
+  else known.push(entry);
+}
+
+/** The rules of `asked` whose pivot shows, in their order; as many rules as there are cost what shows, not each a look. */
+export function pivoted({ asked, byBit, byPath, unpivoted }: Plan, event: TextView): readonly IndexedRule[] {
+  if (asked.length <= unpivoted.length) return asked;
+  if (byBit.size > 0 && event.isOdd) return asked;
+  const shown = new Set<IndexedRule>();
+  const add = (rules: readonly IndexedRule[] = NO_ENTRIES) => {
+    for (const rule of rules) shown.add(rule);
+  };
+  if (byBit.size > 0)
+    for (let word = 0; word < SIGN_BITS / 32; word++)
+      for (let bits = event.shown(word); bits !== 0; bits &= bits - 1)
+        add(byBit.get(32 * word + 31 - Math.clz32(bits & -bits)));
+  for (const [path, rules] of byPath) if (event.firstAt(path) !== 0 || event.isElsewhere(path)) add(rules);
+  return shown.size === 0 ? unpivoted : [...unpivoted, ...shown].sort(byOrder);
+}
+
+function byOrder(a: IndexedRule, b: IndexedRule): number {
+  return a.order - b.order;
 }
 
 /** The conditions by which rules are indexed. */
@@ -166,8 +217,6 @@ function isLimitOfAll({ rule }: Pick<IndexedRule, 'rule'>): boolean {
   const { terms, conditions, schema, expression } = rule;
   return terms.type === 'rate_limit' && schema === null && expression === null && conditions.every(isOfType);
 }
-
-const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 
 /**
  * The rules that name the tool of an event; by what stands there, or UNKNOWN. One that is no plain text (an array, or

@@ -1,14 +1,17 @@
-// What the demands of an account's rules (demands.ts) speak of, by number: texts that are searched for in an event, and
+// What the demands of an account's rules (demands.ts) speak of, by number: signs that are searched for in an event, and
 // paths at which something may stand. The codec that reads bodies on their bytes (ingest/wasm-codec.ts) looks for all
 // of it in one pass, and answers by number (TextView).
 // Invariant: numbers of a set that begins with another's (shadows beside the policies in force) are the same for what
 // both speak of. What is beyond the bounds has no number, and the demands that would need it are left out.
 import type { Path } from './conditions/path.ts';
-import type { Demand, TextView } from './judgement.ts';
-import type { Clause } from './text-search/literal-prefilter.ts';
+import type { Demand } from './judgement.ts';
+import { fingerprintOf, type Sign } from './text-search/signs.ts';
 
-/** Literals of a set: as many as have a bit in what the search for them answers (ingest/wasm/layout.ts). */
-export const LITERALS_MAX = 512;
+/** What an event shows of signs has so many bits (ingest/wasm/layout.ts); beyond, several share one. */
+export const SIGN_BITS = 512;
+/** Of all signs of a set: spellings of fingerprints, and elements. */
+export const SPELLINGS_MAX = 16_000;
+export const ELEMENTS_MAX = 64_000;
 /** Watched paths: as many have a place in the record of an event (there, too). */
 export const PATHS_MAX = 32;
 const PATH_CHARACTERS_MAX = 256;
@@ -16,34 +19,57 @@ const PATH_CHARACTERS_MAX = 256;
 /** What stands at a path is not known. */
 export const UNKNOWN: unique symbol = Symbol('unknown');
 
-/** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
-type LiteralBits = { readonly word: number; readonly mask: number };
-
 export class Sought {
-  readonly literals: string[];
+  /** Of each number the signs of which one must show. */
+  readonly signs: (readonly Sign[])[];
   /** The keys of each path. */
   readonly paths: (readonly string[])[];
   readonly #numbers: Map<string, number>;
   readonly #places: Map<string, number>;
+  #spellings = 0;
+  #elements = 0;
 
   constructor(before?: Sought) {
-    this.literals = [...(before?.literals ?? [])];
+    this.signs = [...(before?.signs ?? [])];
     this.paths = [...(before?.paths ?? [])];
-    this.#numbers = new Map(this.literals.map((literal, number) => [literal, number]));
+    if (before !== undefined) {
+      this.#spellings = before.#spellings;
+      this.#elements = before.#elements;
+    }
+    this.#numbers = new Map(this.signs.map((signs, number) => [nameOf(signs), number]));
     this.#places = new Map(this.paths.map((keys, place) => [JSON.stringify(keys), place]));
   }
 
-  /** One of a clause's literals must occur; null: not all of them have a number. */
-  demand(clause: Clause | null): Demand | null {
-    const bits = clause === null ? null : this.#bits(clause);
-    return bits && ((event) => isMet(bits, event));
+  /** The bit of which an event shows that it has one of these signs; null: that cannot be asked. */
+  bitOf(signs: readonly Sign[] | null): number | null {
+    const number = signs === null ? null : this.#numberOf(signs);
+    return number === null ? null : number % SIGN_BITS;
   }
 
-  #bits(clause: Clause): readonly LiteralBits[] | null {
-    const fresh = new Set(clause.filter((literal) => !this.#numbers.has(literal)));
-    if (this.literals.length + fresh.size > LITERALS_MAX) return null;
-    for (const literal of fresh) this.#numbers.set(literal, this.literals.push(literal) - 1);
-    return bitsOf(clause.map((literal) => this.#numbers.get(literal)!));
+  /** One of these signs must show; null: that cannot be asked. */
+  demand(signs: readonly Sign[] | null): Demand | null {
+    const bit = this.bitOf(signs);
+    return bit === null ? null : (event) => event.hasAny(bit >> 5, 1 << (bit & 31));
+  }
+
+  #numberOf(signs: readonly Sign[]): number | null {
+    const name = nameOf(signs);
+    const known = this.#numbers.get(name);
+    if (known !== undefined) return known;
+    let spellings = this.#spellings;
+    let elements = this.#elements;
+    for (const sign of signs) {
+      const fingerprint = fingerprintOf(sign);
+      if (fingerprint === null) return null;
+      spellings += fingerprint.bytes.reduce((product, some) => product * some.length, 1);
+      elements += sign.elements.length;
+    }
+    if (spellings > SPELLINGS_MAX || elements > ELEMENTS_MAX) return null;
+    this.#spellings = spellings;
+    this.#elements = elements;
+    const number = this.signs.push(signs) - 1;
+    this.#numbers.set(name, number);
+    return number;
   }
 
   /** The place of a path into the payload; null: it is not watched. */
@@ -59,13 +85,14 @@ export class Sought {
   }
 }
 
-function isMet(clause: readonly LiteralBits[], event: TextView): boolean {
-  for (const { word, mask } of clause) if (event.hasAny(word, mask)) return true;
-  return false;
-}
+const names = new WeakMap<readonly Sign[], string>();
 
-function bitsOf(numbers: readonly number[]): LiteralBits[] {
-  const masks = new Map<number, number>();
-  for (const number of numbers) masks.set(number >> 5, (masks.get(number >> 5) ?? 0) | (1 << (number & 31)));
-  return [...masks].map(([word, mask]) => ({ word, mask }));
+/** The same for equal signs. */
+function nameOf(signs: readonly Sign[]): string {
+  let name = names.get(signs);
+  if (name === undefined) {
+    name = signs.map(({ elements, check }) => `${check}:${elements.join()}`).join('|');
+    names.set(signs, name);
+  }
+  return name;
 }

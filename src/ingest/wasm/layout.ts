@@ -2,7 +2,7 @@
 // both. So it holds integer constants alone. Offsets and sizes are in bytes.
 
 /** The record of an event: u32 type, the bounds of its fields in the body (u32 start, u32 end), flags, counts, bits. */
-export const RECORD_BYTES = 400;
+export const RECORD_BYTES = 448;
 export const TYPE = 0;
 export const PAYLOAD = 4;
 export const TRACE = 12;
@@ -11,7 +11,7 @@ export const FLAGS = 28;
 export const MODEL = 40;
 export const TOKEN_COUNT = 48; // f64
 export const TOKENS_USED = 56; // f64
-/** Which of the account's literals occur in the payload. */
+/** Which of the account's signs occur in payload or trace_id. */
 export const BITS = 64;
 export const BITS_BYTES = 64;
 /** A bit for each watched path that may lead to more than what stands right there: in lists, or in text inside text. */
@@ -19,13 +19,16 @@ export const ELSEWHERE = 128;
 /** What stands at each watched path (u32 start, u32 end): 0 where nothing does. */
 export const WATCHED = 132;
 export const WATCHED_MAX = 32;
+/** Strings that may hold JSON: u32 how many, then the bounds of each (u32 start, u32 end, with their quotes). */
+export const FORMS = 388;
+export const FORMS_MAX = 6;
 export const EVENTS_MAX = 100;
 
 // Bits of FLAGS.
-/** `\u` occurs in the payload's text. */
-export const F_ESCAPED = 1;
-/** A string of the payload may be JSON, or a byte of it is beyond ASCII: it has forms beside the text as sent. */
-export const F_FORMS = 8;
+/** Some text of it may stand for another than its bytes show: an escape, a character that is folded. */
+export const F_ODD = 1;
+/** What is beyond ASCII is written as an escape. */
+export const F_BEYOND = 2;
 /** A column of the row cannot be written here. */
 export const F_COLUMN_OTHER = 16;
 export const F_COUNT = 32;

@@ -4,16 +4,17 @@
 // that does not fit are such. What reads something takes the position where it begins and answers the position behind
 // it, or 0: not plain. So the position stays in a register; kept in a global it went through memory a hundred times an
 // event. That the body is UTF-8 has been checked before; behind it lie at least 16 bytes that may be read as well.
-import { find } from './find';
 import {
   BITS,
   EVENTS_MAX,
   F_COLUMN_OTHER,
   F_COUNT,
-  F_ESCAPED,
-  F_FORMS,
+  F_BEYOND,
+  F_ODD,
   F_USED,
   FLAGS,
+  FORMS,
+  FORMS_MAX,
   MODEL,
   PAYLOAD,
   RECORD_BYTES,
@@ -23,6 +24,7 @@ import {
   TRACE,
 } from './layout';
 import { recordOf } from './record';
+import { findSigns, isOddCodePoint, noteBeyond } from './signs';
 import { beginUsage, isHolder, isUsage, noteUsage, usageTotal } from './usage';
 import { hasBelow, memberOf, noteElsewhere, noteValue, watchPayload } from './watched';
 
@@ -44,6 +46,7 @@ let bodyAt: usize = 0;
 let end: usize = 0;
 /** Of the event at hand. */
 let flags: i32 = 0;
+let record: usize = 0;
 /** Its payload has a `tokens_used` that is not null; objects in it that hold token counts as providers write them. */
 let isUsedSaid: bool = false;
 let usages: i32 = 0;
@@ -83,14 +86,32 @@ function isHex4(p: usize): bool {
 /** Behind the backslash. */
 function escape(p: usize): usize {
   switch (at(p++)) {
-    case 0x5c: if (at(p) == 0x75) flags |= F_ESCAPED; return p;
+    // An escape of text inside text.
+    case 0x5c: if (at(p) == 0x75 && isHex4(p + 1)) flags |= F_ODD; return p;
     case 0x22: case 0x2f: case 0x66: case 0x6e: case 0x72: case 0x74: return p;
-    case 0x62: flags |= F_FORMS; return p; // a control character is folded
-    case 0x75:
-      flags |= F_ESCAPED;
-      if (isHex4(p)) return p + 4;
+    case 0x62: flags |= F_ODD; return p; // a control character is folded
+    case 0x75: return isHex4(p) ? unicode(p) : 0;
   }
   return 0;
+}
+
+@inline function unit(p: usize): u32 {
+  return <u32>(hex(load<u8>(p)) << 12 | hex(load<u8>(p, 1)) << 8 | hex(load<u8>(p, 2)) << 4 | hex(load<u8>(p, 3)));
+}
+
+/** Behind four hex digits, and behind the second half of a pair. What stands for ASCII is searched for by the engine. */
+function unicode(p: usize): usize {
+  let u = unit(p);
+  p += 4;
+  if (u - 0xd800 <= 0x3ff && at(p) == BACKSLASH && at(p + 1) == 0x75 && isHex4(p + 2)) {
+    const low = unit(p + 2) - 0xdc00;
+    if (low <= 0x3ff) {
+      u = 0x10000 + (u - 0xd800 << 10) + low;
+      p += 6;
+    }
+  }
+  flags |= u < 0x80 || isOddCodePoint(u) ? F_ODD : F_BEYOND;
+  return p;
 }
 
 /**
@@ -170,7 +191,12 @@ function number(p: usize): usize {
   if (p != 0 && at(p) == 0x2e) p = digits(p + 1);
   if (p != 0 && (at(p) | 0x20) == 0x65) {
     p++;
-    if (at(p) == 0x2b || at(p) == MINUS) p++;
+    // A whole number that is written with an exponent has digits that do not stand there.
+    if (at(p) == MINUS) p++;
+    else {
+      flags |= F_ODD;
+      if (at(p) == 0x2b) p++;
+    }
     p = digits(p);
   }
   return p;
@@ -185,9 +211,16 @@ function word(p: usize): usize {
 }
 
 /** Notes a string that may hold JSON, as far as its first characters show (common/inner-json.ts, `mayHoldJson`). */
-@inline function noteForms(p: usize): void {
-  const c = at(p);
-  if ((c | 0x20) - 0x61 > 25 && mayHoldJson(p)) flags |= F_FORMS;
+@inline function noteForms(open: usize, stop: usize): void {
+  const c = at(open + 1);
+  if ((c | 0x20) - 0x61 > 25 && mayHoldJson(open + 1)) noteForm(open, stop);
+}
+
+function noteForm(open: usize, stop: usize): void {
+  const count = load<u32>(record, FORMS);
+  if (count == FORMS_MAX) { flags |= F_ODD; return; }
+  store<u32>(record, count + 1, FORMS);
+  place(record + FORMS + 4 + (<usize>count << 3), open - bodyAt, stop - bodyAt);
 }
 
 /**
@@ -215,9 +248,10 @@ function mayHoldJson(p: usize): bool {
 function value(p: usize, depth: i32, node: usize): usize {
   const c = at(p);
   if (c == QUOTE) {
-    noteForms(p + 1);
     if (hasBelow(node) && mayBeginJson(at(p + 1))) noteElsewhere(node);
-    return text(p + 1);
+    const stop = text(p + 1);
+    if (stop != 0) noteForms(p, stop);
+    return stop;
   }
   if (c == OBJECT) return object(p + 1, depth + 1, node);
   if (c == ARRAY) {
@@ -441,6 +475,7 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
   for (let i: usize = 0; i < <usize>RECORD_BYTES; i += 16) v128.store(r + i, i8x16.splat(0));
   store<i32>(r, -1);
   flags = 0;
+  record = r;
   p++;
   let count = 0;
   let seen = 0;
@@ -452,7 +487,8 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
     if (length == 7 && is4(start, 0x6c796170) && is4(start + 3, 0x64616f6c)) { // payload
       p = payload(content, depth + 1, r, base);
       if (p == 0) return 0;
-      if (find(content, p, r + BITS)) flags |= F_FORMS;
+      if (findSigns(content, p, r + BITS)) flags |= F_ODD;
+      if ((flags & F_BEYOND) != 0) noteBeyond(r + BITS);
       seen |= 1;
     } else if (length == 4 && is4(start, 0x65707974)) { // type
       p = kind(content, r);
@@ -462,7 +498,7 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
       else {
         p = ascii(content, r, TRACE, 200, base);
         if (p == 0 || isDots(content, p)) return 0;
-        if (find(content, p, r + BITS)) flags |= F_FORMS;
+        if (findSigns(content, p, r + BITS)) flags |= F_ODD;
       }
     } else if (length == 9 && load<u64>(start) == 0x6d617473656d6974 && load<u8>(start, 8) == 0x70) { // timestamp
       p = isNull(content) ? content + 4 : ascii(content, r, TIME, 40, base);

@@ -6,7 +6,7 @@
 // they compare, so behind them a payload has to be small.
 import type { Demand, TextView } from '../judgement.ts';
 import { type Sought, UNKNOWN } from '../sought.ts';
-import { anyOf } from '../text-search/literal-prefilter.ts';
+import { anySigns, signsOfText } from '../text-search/signs.ts';
 
 /** Of the library's syntax tree. */
 export type Syntax = { op: string; args: unknown };
@@ -170,7 +170,7 @@ function textPart(
   }
   const path = placesOf(left, sought);
   if (path === null) return null;
-  const isThere = (wanted && sought.demand(anyOf(wanted))) ?? (() => true);
+  const isThere = (wanted && sought.demand(anySigns(wanted.map((text) => signsOfText(text))))) ?? (() => true);
   return valuePart(path, (value, event) => {
     if (typeof value === 'string') return holds(value);
     return value !== UNKNOWN || event.firstAt(path.place) !== QUOTE || isThere(event);

@@ -14,13 +14,13 @@ import type { Budget } from '../budget.ts';
 import { checkShell, ShellCondition } from '../commands/shell-condition.ts';
 import { checkSql, SqlCondition } from '../commands/sql-condition.ts';
 import { below, type Mistakes } from '../policy-error.ts';
-import { type Clause, clausesOf } from '../text-search/literal-prefilter.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
 import { withSpaces } from '../texts/blanks.ts';
 import { foldedText } from '../texts/folded.ts';
 import { FOLDING_UNITS, formsOf, innerOf } from '../texts/text-forms.ts';
+import { type ConditionSigns, signsOfCondition } from './condition-signs.ts';
 import { globPattern, isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { REDACTED_KEY, type Step } from './pointer.ts';
@@ -49,9 +49,8 @@ export class FieldCondition {
   readonly isShort: boolean;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
-  /** What must be in the payload for it to hold: of each of the path's keys, and of its texts (literal-prefilter.ts). */
-  readonly keyClauses: readonly Clause[];
-  readonly textClauses: readonly Clause[];
+  /** What stands in the bytes of an event for which it holds. */
+  readonly signs: ConditionSigns;
   readonly #predicates: readonly Predicate[];
   /** What the text operators among them ask of a string. */
   readonly #texts: ReadonlyMap<Operator, TextTest>;
@@ -105,7 +104,7 @@ export class FieldCondition {
     this.#onlyOrders = orders.length === names.length;
     this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
     this.texts = operators.size === 1 ? textsOf(operators) : null;
-    ({ keys: this.keyClauses, texts: this.textClauses } = clausesOf(path, operators));
+    this.signs = signsOfCondition(path, operators);
   }
 
   test(fields: Fields, budget: Budget): boolean {

@@ -8,7 +8,7 @@
 
 import type { DetectorName } from '../../../schemas/closed-sets.ts';
 import { type Find, FOREIGN_DIGIT, inAnyScript, inFolded, type Span } from './detector-search.ts';
-import { AT_SIGN, AT_SIGNS, findEmail, findIpv4, findIpv6 } from './find-contacts.ts';
+import { AT_SIGN, findEmail, findIpv4, findIpv6 } from './find-contacts.ts';
 import {
   CARD_CANDIDATE,
   findCard,
@@ -30,8 +30,6 @@ export type Detector = {
   name: DetectorName;
   /** Set where a policy has made it its own: what it finds besides. */
   regions?: readonly string[];
-  /** Texts of which each finding holds one; null: follow from the candidate, if at all. */
-  literals: readonly string[] | null;
   candidate: string;
   /** What moves the candidate's automaton: it shares one with those of its kind. */
   looksAt: 'digits' | 'letters';
@@ -42,8 +40,11 @@ export type Detector = {
   findsNumber?: (digits: string, key: string) => boolean;
   /** Where a value is found by what it is called: by its key, or by the `name` or `key` beside a `value`. */
   findsNamed?: (name: string, value: string) => Span | null;
-  /** Where a finding may be spread over the members of one array or object, line by line. */
-  isOfLines?: true;
+  /**
+   * Where a finding may be spread over the members of one array or object, line by line: texts of which each finding
+   * holds one.
+   */
+  ofLines?: readonly string[];
 };
 
 /** Digits of the whole numbers that detectors inspect. */
@@ -52,21 +53,18 @@ export const NUMBER_DIGITS = { min: 9, max: 19 };
 export const DETECTORS: Record<DetectorName, Detector> = {
   email: {
     name: 'email',
-    literals: AT_SIGNS,
     candidate: AT_SIGN,
     looksAt: 'letters',
     finds: [findEmail],
   },
   phone: {
     name: 'phone',
-    literals: null,
     candidate: `(?:\\+|%2[Bb])\\(?[1-9][0-9 ().\\/_%-]|00[1-9][0-9]{0,3}[ ().-]|[2-9][0-9]{2}\\)[ .-]?[2-9]|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-]|${FOREIGN_DIGIT}`,
     looksAt: 'digits',
     finds: [findLocalPhone, findInternationalPhone].map(inAnyScript),
   },
   credit_card: {
     name: 'credit_card',
-    literals: null,
     candidate: `${CARD_CANDIDATE}|${FOREIGN_DIGIT}`,
     looksAt: 'digits',
     finds: [inAnyScript(findCard)],
@@ -74,14 +72,12 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   },
   iban: {
     name: 'iban',
-    literals: null,
     candidate: `${IBAN_CANDIDATE}|${FOREIGN_DIGIT}`,
     looksAt: 'letters',
     finds: [inAnyScript(findIban)],
   },
   ssn: {
     name: 'ssn',
-    literals: null,
     candidate: `${SSN_CANDIDATE}|${FOREIGN_DIGIT}`,
     looksAt: 'digits',
     finds: [findSsn, findNamedSsn].map(inAnyScript),
@@ -90,7 +86,6 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   },
   ip_address: {
     name: 'ip_address',
-    literals: null,
     candidate:
       '[0-9]\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]|[0-9A-Fa-f]?::[0-9A-Fa-f]|[0-9A-Fa-f]::|(?:[0-9A-Fa-f]{1,4}:){6}',
     looksAt: 'digits',
@@ -98,7 +93,6 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   },
   api_key: {
     name: 'api_key',
-    literals: null,
     candidate: `${ISSUED_CANDIDATE}|(?i:${KEY_NAME}|authorization|bearer\\s)`,
     looksAt: 'letters',
     finds: [findIssuedKey, findNamedKey],
@@ -106,18 +100,16 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   },
   jwt: {
     name: 'jwt',
-    literals: JWT_BEGINS,
     candidate: `(?:${JWT_BEGINS.join('|')})[A-Za-z0-9_-]{2}`,
     looksAt: 'letters',
     finds: [findJwt],
   },
   private_key: {
     name: 'private_key',
-    literals: ['PRIVATE KEY', 'PRIVATE%20KEY', 'PRIVATE+KEY', 'PuTTY-User-Key-File-', 'AGE-SECRET-KEY-1'],
     candidate: 'PRIVATE(?: |%20|\\+)KEY|PuTTY-User-Key-File-[0-9]|AGE-SECRET-KEY-1[A-Z0-9]{8}',
     looksAt: 'letters',
     finds: [findPrivateKey],
-    isOfLines: true,
+    ofLines: ['PRIVATE KEY', 'PRIVATE%20KEY', 'PRIVATE+KEY', 'PuTTY-User-Key-File-', 'AGE-SECRET-KEY-1'],
   },
 };
 

@@ -17,8 +17,6 @@ const DOMAIN_CHARACTERS_MAX = 253;
 /** Those that IANA delegates, in ASCII without `xn--` and in their own scripts. */
 const TOP_LEVEL_DOMAINS = new Set(tlds);
 /** An `@`, as it is, as a percent code (of one, too), an escape or an entity. */
-export const AT_SIGNS = ['@', '%40', '%2540', '\\u0040', '&#64;', '&#x40;', '&commat;'];
-/** The same in the syntax of both. */
 export const AT_SIGN = '@|%(?:25)?40|\\\\u0040|&(?:#(?:64|x40)|commat);';
 const NEXT_AT_SIGN = new RegExp(AT_SIGN, 'g');
 /** `user:password@host` of a URL. */

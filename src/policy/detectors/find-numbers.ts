@@ -100,6 +100,10 @@ const IBAN_FORMS: Record<string, { length: number; form: RegExp }> = Object.from
       return [entry.slice(0, 2), { length, form: new RegExp(`^.{4}${form.join('')}$`) }];
     }),
 );
+/** Letters and digits of an IBAN, by its country. */
+export const IBAN_LENGTHS: ReadonlyMap<string, number> = new Map(
+  Object.entries(IBAN_FORMS).map(([country, { length }]) => [country, length]),
+);
 const IBAN_START = /[A-Za-z]{2}\d{2}|[A-Z]{2}[ -]\d{2}/g;
 /** In the syntax of the scanner. */
 export const IBAN_CANDIDATE = `(?:[A-Za-z]{2}|[A-Z]{2}[ -])[0-9]{2}(?: {1,2}|[-./_:·+]|%20)?[A-Za-z0-9]{2}`;

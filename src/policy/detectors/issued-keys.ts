@@ -84,6 +84,12 @@ const ISSUED_FORMS: readonly IssuedForm[] = [
   { issuer: 'xAI', head: 'xai-', tail: `${ALNUM}{60,}` },
 ];
 
+/** The beginnings, with the fewest characters that follow each. */
+export const ISSUED_HEADS = ISSUED_FORMS.map(({ head, tail }) => ({
+  head,
+  least: Number(/\{(\d+)/.exec(tail)?.[1] ?? 1),
+}));
+
 const HEADS = ISSUED_FORMS.map(({ head }) => head.replaceAll('.', '\\.'));
 
 /** The whole of a key, as an expression of JavaScript. The last two: a webhook's address and a bot's token. */
@@ -96,8 +102,19 @@ export const ISSUED_KEY = [
 /** What the scanner searches for, in RE2's syntax: a beginning, with the fewest characters that may follow. */
 export const ISSUED_CANDIDATE = `(?:${HEADS.join('|')})[A-Za-z0-9_-]|hooks\\.slack\\.com/services/T|[0-9]{8}:AA`;
 
-/** What a key is called where its form says nothing; in the syntax of both, without regard to case. */
-export const KEY_NAME =
-  '(?:(?:api|subscription|signing|encryption|account|master)[_ .-]?key|secret[_ .-]?(?:access[_ .-]?)?key|' +
-  '(?:client|api|app|consumer|signing|webhook|shared)[_ .-]?secret|' +
-  '(?:access|auth|api|bearer|refresh|session|security|private|personal|deploy|oauth|bot)[_ .-]?token)';
+/** What a key is called where its form says nothing, without regard to case: words with or without a separator. */
+export const KEY_NAMES: readonly (readonly string[])[] = [
+  ...['api', 'subscription', 'signing', 'encryption', 'account', 'master'].map((word) => [word, 'key']),
+  ...[
+    ['secret', 'key'],
+    ['secret', 'access', 'key'],
+  ],
+  ...['client', 'api', 'app', 'consumer', 'signing', 'webhook', 'shared'].map((word) => [word, 'secret']),
+  ...['access', 'auth', 'api', 'bearer', 'refresh', 'session', 'security', 'private', 'personal', 'deploy'].map(
+    (word) => [word, 'token'],
+  ),
+  ...['oauth', 'bot'].map((word) => [word, 'token']),
+];
+
+/** The same in the syntax of both. */
+export const KEY_NAME = `(?:${KEY_NAMES.map((words) => words.join('[_ .-]?')).join('|')})`;

@@ -76,8 +76,9 @@ export class Redaction {
   /** Adds what is found in several lines together that is found in none of them alone. Throws OverBudget. */
   spansOfLines(lines: readonly string[], budget: Budget, spans: NamedSpan[]): void {
     for (const { detector } of this.#scanner.needles) {
-      if (detector?.isOfLines === undefined) continue;
-      if (!lines.some((line) => detector.literals!.some((literal) => line.includes(literal)))) continue;
+      const ofLines = detector?.ofLines;
+      if (detector === null || ofLines === undefined) continue;
+      if (!lines.some((line) => ofLines.some((literal) => line.includes(literal)))) continue;
       const text = lines.join('\n');
       budget.spend(text.length);
       for (const { start, end } of repeated(detector.finds)(text, budget))

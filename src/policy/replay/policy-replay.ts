@@ -18,13 +18,12 @@ import type { Policy } from '../../../schemas/policy.ts';
 import { Budget, fieldUnits, OverBudget } from '../budget.ts';
 import type { Rule } from '../compile.ts';
 import { decide } from '../decide.ts';
-import { clausesOfRule } from '../demands.ts';
+import { literalsOfRule } from '../demands.ts';
 import { RuleSet } from '../engine.ts';
 import { conditionsUnmet } from '../explain.ts';
 import type { Detail, EventView } from '../judgement.ts';
 import type { DataFilterTerms } from '../kinds/data-filter.ts';
 import { countsAll, outcomeOfMatch, typesOf } from '../rule-index.ts';
-import type { Clause } from '../text-search/literal-prefilter.ts';
 import { RedactedPlaces } from './redacted-places.ts';
 import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
 
@@ -65,7 +64,7 @@ type Submission = Pick<ReplayedEvent, 'requestId' | 'agentId' | 'receivedMs'>;
 export type KeptReplay = { submission: Submission; counters: KeptCounters };
 
 /** What must be so of an event for the policy to match it: of each clause a literal in its texts. null: anything. */
-type ReplayNeeds = { types: readonly string[] | null; clauses: readonly Clause[]; payload: boolean };
+type ReplayNeeds = { types: readonly string[] | null; clauses: readonly (readonly string[])[]; payload: boolean };
 
 /** Events of one request are counted within this time; callers may use an id of theirs for several requests. */
 const SUBMISSION_MS = 50;
@@ -106,7 +105,7 @@ export class PolicyReplay {
   get needs(): ReplayNeeds {
     return {
       types: typesOf(this.#rule),
-      clauses: clausesOfRule(this.#rule),
+      clauses: literalsOfRule(this.#rule),
       payload: !countsAll({ rule: this.#rule }),
     };
   }

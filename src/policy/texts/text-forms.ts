@@ -5,9 +5,10 @@
 // not readable. Numbers inside are kept as written.
 // Invariant: the forms follow from the string alone. The last ones are remembered, since many conditions ask for those
 // of the same string, one after the other.
+import { isNumber } from '../../common/exact-number.ts';
 import { INNER_LEVELS_MAX, type InnerText, innerText, mayHoldJson, NOT_READABLE } from '../../common/inner-json.ts';
 import type { Budget } from '../budget.ts';
-import { type Folded, folded, isFoldable } from './folded.ts';
+import { type Folded, folded, foldedText, isFoldable } from './folded.ts';
 
 export type TextForms = { readonly folded: Folded | undefined; readonly inner: InnerText | undefined };
 
@@ -63,4 +64,36 @@ function remember(text: string, forms: TextForms): void {
     knownCharacters = text.length;
   }
   known.set(text, forms);
+}
+
+/** Numbers that are written with an exponent: their digits do not stand there. */
+const EXPONENT = /\d[eE]\+?\d/;
+
+/**
+ * Are all texts that are found in a string written in it, but for the escapes of JSON? Not so where what it holds cannot
+ * be read, is folded, or is escaped by other rules.
+ */
+export function isWhatItShows(text: string, level = 0): boolean {
+  const inner = innerAt({ folded: undefined, inner: innerText(text) }, level);
+  if (inner === undefined) return true;
+  if (inner.value === undefined || EXPONENT.test(text)) return false;
+  return holdsWhatItShows(inner.value, inner.isExact ? undefined : { text, at: 0 }, level + 1);
+}
+
+/** `within`: the text in which texts must stand as they are, one behind the other; undefined: escaped as in JSON. */
+function holdsWhatItShows(value: unknown, within: Reading | undefined, level: number): boolean {
+  if (typeof value === 'string') return isShown(value, within) && isWhatItShows(value, level);
+  if (typeof value !== 'object' || value === null || isNumber(value)) return true;
+  if (Array.isArray(value)) return value.every((item) => holdsWhatItShows(item, within, level));
+  return Object.entries(value).every(([key, item]) => isShown(key, within) && holdsWhatItShows(item, within, level));
+}
+
+type Reading = { readonly text: string; at: number };
+
+function isShown(text: string, within: Reading | undefined): boolean {
+  if (foldedText(text) !== text) return false;
+  if (within === undefined) return true;
+  const found = within.text.indexOf(text, within.at);
+  within.at = found + text.length;
+  return found >= 0;
 }

@@ -1,0 +1,394 @@
+// Searches a stretch of bytes for the signs of an account's policies: texts of which one stands wherever a pattern, a
+// text operator or a detector would find something (../../policy/text-search/signs.ts). Over-reports, never misses.
+// One pass folds the bytes (letters small, digits 0) beside the body and looks at what is beyond ASCII; a second one
+// searches for fingerprints of one to four folded bytes, sixteen positions at a time by nibble masks of the first three,
+// then by a hash; where one stands, its sign is compared element by element, and what is said of it is checked.
+// A table (../sign-table.ts): the masks, 96 bytes in eight buckets; u32 shift of the hash, u32 which short lengths there
+// are, u32 position of the entries, u32 of the classes; 64 bytes of bits that hold bytes beyond ASCII; the hash's
+// heads, u16 first, u16 count; entries of 16 bytes: u32 key, u32 position of the elements, u8 their number, u8 place
+// of the fingerprint, u16 bit, u8 check; elements, u16; classes, 32 bytes each.
+// Work is bounded by the length of the stretch: past that every sign counts as found.
+import { BITS_BYTES } from './layout';
+
+let table: usize = 0;
+/** How far behind the body its folded copy lies. */
+let distance: usize = 0;
+/** A bit for each code point below 0x20000 that does not simply stand for itself. */
+let oddOnes: usize = 0;
+/** A byte for each pair of letters: the length of the country's IBANs. */
+let ibans: usize = 0;
+let classes: usize = 0;
+/** What may still be compared in this stretch. */
+let left: i32 = 0;
+let stretchFrom: usize = 0;
+let stretchTo: usize = 0;
+/** Of the stretch: 0 not looked for yet, 1 none, 2 there is one. */
+let randomValue: i32 = 0;
+let nineDigits: i32 = 0;
+
+const SHIFT: usize = 96;
+const SHORT: usize = 100;
+const ENTRIES: usize = 104;
+const CLASSES: usize = 108;
+const BEYOND: usize = 112;
+const HEADS: usize = 176;
+const ENTRY_BYTES: usize = 16;
+/** Keys of fingerprints of one, two and three bytes, beside those of four. */
+const KEY_ONE: u32 = 0x11000000;
+const KEY_TWO: u32 = 0x12000000;
+const KEY_THREE: u32 = 0x13000000;
+const HASH: u32 = 0x9e3779b1;
+const LEFT_MIN: i32 = 4096;
+const ODD_CODE_POINTS: u32 = 0x20000;
+
+const ELEMENT_CASE: u32 = 1;
+const ELEMENT_BLANK: u32 = 2;
+const ELEMENT_CLASS: u32 = 3;
+const ELEMENT_ESCAPED: u32 = 4;
+
+export function placeTables(odd: usize, countries: usize): void {
+  oddOnes = odd;
+  ibans = countries;
+}
+
+/** 0: nothing is searched for. */
+export function useSigns(at: usize, folded: usize): void {
+  table = at;
+  distance = folded;
+}
+
+@inline function at(p: usize): u32 { return <u32>load<u8>(p); }
+@inline function isDigit(c: u32): bool { return c - 0x30 <= 9; }
+@inline function isLetter(c: u32): bool { return (c | 0x20) - 0x61 <= 25; }
+@inline function isAlnum(c: u32): bool { return isDigit(c) || isLetter(c); }
+@inline function isHex(c: u32): bool { return isDigit(c) || (c | 0x20) - 0x61 <= 5; }
+
+/**
+ * Sets the bits of the signs that stand between `from` and `to`. Returns whether anything there may be read as another
+ * text than it is. 64 bytes behind it may be read.
+ */
+export function findSigns(from: usize, to: usize, bits: usize): bool {
+  if (table == 0) return false;
+  const isOdd = fold(from, to);
+  left = LEFT_MIN + <i32>(to - from);
+  stretchFrom = from;
+  stretchTo = to;
+  randomValue = 0;
+  nineDigits = 0;
+  classes = <usize>load<u32>(table, CLASSES);
+  const lo0 = v128.load(table), hi0 = v128.load(table, 16);
+  const lo1 = v128.load(table, 32), hi1 = v128.load(table, 48);
+  const lo2 = v128.load(table, 64), hi2 = v128.load(table, 80);
+  const low = i8x16.splat(15);
+  const short = load<u32>(table, SHORT);
+  for (let p = from; p < to; p += 16) {
+    const f = p + distance;
+    const a = v128.load(f), b = v128.load(f, 1), c = v128.load(f, 2);
+    let m = v128.and(i8x16.swizzle(lo0, v128.and(a, low)), i8x16.swizzle(hi0, i8x16.shr_u(a, 4)));
+    m = v128.and(m, v128.and(i8x16.swizzle(lo1, v128.and(b, low)), i8x16.swizzle(hi1, i8x16.shr_u(b, 4))));
+    m = v128.and(m, v128.and(i8x16.swizzle(lo2, v128.and(c, low)), i8x16.swizzle(hi2, i8x16.shr_u(c, 4))));
+    if (!v128.any_true(m)) continue;
+    let set = <u32>i8x16.bitmask(i8x16.ne(m, i8x16.splat(0)));
+    if (to - p < 16) set &= (1 << <u32>(to - p)) - 1;
+    while (set != 0) {
+      const here = p + <usize>ctz(set);
+      set &= set - 1;
+      const key = load<u32>(here + distance);
+      lookUp(here, key, bits);
+      if ((short & 8) != 0) lookUp(here, (key & 0xffffff) | KEY_THREE, bits);
+      if ((short & 4) != 0) lookUp(here, (key & 0xffff) | KEY_TWO, bits);
+      if ((short & 2) != 0) lookUp(here, (key & 0xff) | KEY_ONE, bits);
+    }
+    if (left < 0) {
+      memory.fill(bits, 0xff, BITS_BYTES);
+      return true;
+    }
+  }
+  return isOdd;
+}
+
+/** The bits of signs that may be written as escapes of what is beyond ASCII. */
+export function noteBeyond(bits: usize): void {
+  if (table == 0) return;
+  for (let i: usize = 0; i < <usize>BITS_BYTES; i += 16) v128.store(bits + i, v128.or(v128.load(bits + i), v128.load(table + BEYOND + i)));
+}
+
+/** Writes the folded copy. Returns whether there is a character that does not stand for itself. */
+function fold(from: usize, to: usize): bool {
+  let isOdd = false;
+  for (let p = from; p < to; p += 16) {
+    const v = v128.load(p);
+    const digits = i8x16.le_u(i8x16.sub(v, i8x16.splat(0x30)), i8x16.splat(9));
+    v128.store(p + distance, v128.bitselect(i8x16.splat(0x30), v128.or(v, i8x16.splat(0x20)), digits));
+    let high = <u32>i8x16.bitmask(v128.or(v, i8x16.add(v, i8x16.splat(1))));
+    if (high == 0) continue;
+    if (to - p < 16) high &= (1 << <u32>(to - p)) - 1;
+    while (high != 0) {
+      const q = p + <usize>ctz(high);
+      high &= high - 1;
+      if (isOddAt(q)) isOdd = true;
+    }
+  }
+  // What is searched reads on past the end.
+  v128.store(((to + 15) & ~15) + distance, i8x16.splat(0));
+  return isOdd;
+}
+
+/** Of UTF-8; DEL shows nothing. What follows a first byte is passed over. */
+function isOddAt(q: usize): bool {
+  const c = at(q);
+  if (c == 0x7f) return true;
+  if (c < 0xc0) return false;
+  let u: u32;
+  if (c < 0xe0) u = (c & 31) << 6 | (at(q + 1) & 63);
+  else if (c < 0xf0) u = (c & 15) << 12 | (at(q + 1) & 63) << 6 | (at(q + 2) & 63);
+  else u = (c & 7) << 18 | (at(q + 1) & 63) << 12 | (at(q + 2) & 63) << 6 | (at(q + 3) & 63);
+  return isOddCodePoint(u);
+}
+
+@inline export function isOddCodePoint(u: u32): bool {
+  return u >= ODD_CODE_POINTS || (load<u8>(oddOnes + (u >> 3)) & (1 << (u & 7))) != 0;
+}
+
+@inline function lookUp(p: usize, key: u32, bits: usize): void {
+  const head = table + HEADS + (<usize>((key * HASH) >> load<u32>(table, SHIFT)) << 2);
+  const count = <usize>load<u16>(head, 2);
+  if (count != 0) candidates(p, key, <usize>load<u16>(head), count, bits);
+}
+
+function candidates(p: usize, key: u32, first: usize, count: usize, bits: usize): void {
+  let entry = <usize>load<u32>(table, ENTRIES) + first * ENTRY_BYTES;
+  const end = entry + count * ENTRY_BYTES;
+  for (; entry < end; entry += ENTRY_BYTES) {
+    left--;
+    if (load<u32>(entry) != key) continue;
+    const number = <u32>load<u16>(entry, 10);
+    const word = bits + <usize>((number >> 5) << 2);
+    const bit: u32 = 1 << (number & 31);
+    if ((load<u32>(word) & bit) != 0) continue;
+    if (stands(entry, p)) store<u32>(word, load<u32>(word) | bit);
+  }
+}
+
+/** Does the sign of an entry stand there, its fingerprint at `p`? */
+function stands(entry: usize, p: usize): bool {
+  const elements = <usize>load<u32>(entry, 4);
+  const count = <usize>load<u8>(entry, 8), place = <usize>load<u8>(entry, 9);
+  left -= <i32>(count >> 2);
+  let end = p;
+  for (let i = place; i < count; i++) {
+    const element = <u32>load<u16>(elements + (i << 1));
+    const kind = element >> 8, wanted = element & 0xff;
+    if (kind == ELEMENT_BLANK) {
+      const behind = blanks(end);
+      if (behind == end) return false;
+      end = behind;
+      continue;
+    }
+    if (kind == ELEMENT_ESCAPED) while (end < stretchTo && at(end) == 0x5c) end++;
+    if (end >= stretchTo || !fits(kind, wanted, at(end))) return false;
+    end++;
+  }
+  let start = p;
+  for (let i = place; i > 0; i--) {
+    const element = <u32>load<u16>(elements + (i - 1 << 1));
+    const kind = element >> 8, wanted = element & 0xff;
+    if (kind == ELEMENT_BLANK) {
+      let isBlank = false;
+      while (start > stretchFrom) {
+        if (at(start - 1) == 0x20) start--;
+        else {
+          if (!isBlankLetter(at(start - 1)) || start < stretchFrom + 2 || at(start - 2) != 0x5c) break;
+          // With more than one backslash the letter may be one of the text, behind a backslash of the text.
+          if (at(start - 3) == 0x5c) return true;
+          start -= 2;
+        }
+        isBlank = true;
+      }
+      if (!isBlank) return false;
+      continue;
+    }
+    if (start <= stretchFrom || !fits(kind, wanted, at(start - 1))) return false;
+    start--;
+    if (kind == ELEMENT_ESCAPED) while (start > stretchFrom && at(start - 1) == 0x5c) start--;
+  }
+  return check(<u32>load<u8>(entry, 12), start, end);
+}
+
+@inline function fits(kind: u32, wanted: u32, c: u32): bool {
+  if (kind == ELEMENT_CASE) return (c | 0x20) == wanted;
+  if (kind == ELEMENT_CLASS) return (load<u8>(classes + <usize>(wanted << 5) + (c >> 3)) & (1 << (c & 7))) != 0;
+  return c == wanted;
+}
+
+@inline function isBlankLetter(c: u32): bool { return c == 0x6e || c == 0x74 || c == 0x72 || c == 0x66; }
+
+/** Behind blanks and escapes of blanks, as deep inside texts as they may be. */
+function blanks(p: usize): usize {
+  while (p < stretchTo) {
+    const c = at(p);
+    if (c == 0x20) { p++; continue; }
+    if (c != 0x5c) break;
+    let q = p;
+    while (q < stretchTo && at(q) == 0x5c) q++;
+    if (!isBlankLetter(at(q))) break;
+    p = q + 1;
+  }
+  return p;
+}
+
+const CHECK_BORDER: u32 = 1;
+const CHECK_EMAIL: u32 = 2;
+const CHECK_SEVEN_DIGITS: u32 = 3;
+const CHECK_CARD: u32 = 4;
+const CHECK_IBAN: u32 = 5;
+const CHECK_NINE_DIGITS: u32 = 6;
+const CHECK_SIX_GROUPS: u32 = 7;
+const CHECK_RANDOM: u32 = 8;
+const CHECK_TWELVE_DIGITS: u32 = 9;
+const CHECK_BORDER_SEVEN_DIGITS: u32 = 10;
+
+/** What is said of a sign beside its text (Check in policy/text-search/signs.ts). */
+function check(kind: u32, start: usize, end: usize): bool {
+  switch (kind) {
+    case CHECK_BORDER: return isBorderBefore(start);
+    case CHECK_EMAIL: return isEmail(start, end);
+    case CHECK_SEVEN_DIGITS: return digitsFrom(start) >= 7;
+    case CHECK_BORDER_SEVEN_DIGITS: return isBorderBefore(start) && digitsFrom(start) >= 9;
+    case CHECK_TWELVE_DIGITS: return isBorderBefore(start) && digitsFrom(start) >= 12;
+    case CHECK_CARD: return isBorderBefore(start) && isCard(start);
+    case CHECK_IBAN: return isBorderBefore(start) && isIban(start);
+    case CHECK_NINE_DIGITS: return hasNineDigits();
+    case CHECK_SIX_GROUPS: return hasSixGroups(start + 1);
+    case CHECK_RANDOM: return hasRandomValue();
+  }
+  return true;
+}
+
+/** No letter or digit is before it, but the end of an escape or of a percent code. */
+function isBorderBefore(p: usize): bool {
+  if (p <= stretchFrom || !isAlnum(at(p - 1))) return true;
+  if (at(p - 2) == 0x5c || at(p - 3) == 0x25) return true;
+  return at(p - 5) == 0x75 && at(p - 6) == 0x5c;
+}
+
+@inline function isDomain(c: u32): bool { return isAlnum(c) || c == 0x2d || c == 0x5f || c > 0x7f || c == 0x5c; }
+
+/** Behind a sign of `@`: a domain with a dot in it; in front: the end of a local part. */
+function isEmail(start: usize, end: usize): bool {
+  if (start <= stretchFrom) return false;
+  const b = at(start - 1);
+  if (!isAlnum(b) && b < 0x80 && b != 0x5f && b != 0x25 && b != 0x2b && b != 0x2d && b != 0x27 && !(b == 0x22 && at(start - 2) == 0x5c)) return false;
+  for (let p = end; p < stretchTo; p++) {
+    const c = at(p);
+    if (c == 0x2e) return p > end && isDomain(at(p + 1));
+    if (!isDomain(c)) return false;
+  }
+  return false;
+}
+
+/** Digits from there on, with what may part the groups of a number between them. */
+function digitsFrom(p: usize): i32 {
+  let n = 0, gap = 0;
+  for (; p < stretchTo && n < 12; p++) {
+    const c = at(p);
+    if (isDigit(c)) { n++; gap = 0; continue; }
+    if (++gap > 4) break;
+    if (c > 0x7f || c == 0x20 || c == 0x28 || c == 0x29 || (c >= 0x2b && c <= 0x2f && c != 0x2c) || c == 0x5f || c == 0x5c || c == 0x25 || c == 0x3a) continue;
+    break;
+  }
+  return n;
+}
+
+@inline function runEnd(p: usize): usize {
+  while (p < stretchTo && isDigit(at(p))) p++;
+  return p;
+}
+
+/** 12 to 19 digits in one piece: first digit of a network, checksum. */
+function isCard(start: usize): bool {
+  const end = runEnd(start), n = end - start;
+  if (n < 12 || n > 19 || isLetter(at(end)) || at(start) - 0x32 > 4) return false;
+  let sum: u32 = 0, twice = false;
+  for (let p = end; p > start; twice = !twice) {
+    let d = at(--p) - 0x30;
+    if (twice) { d <<= 1; if (d > 9) d -= 9; }
+    sum += d;
+  }
+  return sum % 10 == 0;
+}
+
+/** Letters and digits, as many as the country's have, with separators between; mod 97. */
+function isIban(start: usize): bool {
+  const length = <i32>load<u8>(ibans + <usize>(((at(start) | 0x20) - 0x61) * 26 + (at(start + 1) | 0x20) - 0x61));
+  if (length == 0) return false;
+  let n = 0, gap = 0, rest: u32 = 0, head: u32 = 0;
+  for (let p = start; n < length; p++) {
+    if (p >= stretchTo) return false;
+    const c = at(p);
+    if (!isAlnum(c)) {
+      if (++gap > 3 || (c != 0x20 && c != 0x5c && c < 0x80 && (c < 0x2b || c > 0x2f) && c != 0x3a && c != 0x5f && c != 0x25)) return false;
+      // %20
+      if (c == 0x25) { if (at(p + 1) != 0x32 || at(p + 2) != 0x30) return false; p += 2; }
+      continue;
+    }
+    gap = 0;
+    const value = isDigit(c) ? c - 0x30 : (c | 0x20) - 0x57;
+    if (n < 4) head = isDigit(c) ? head * 10 + value : head * 100 + value;
+    else rest = (isDigit(c) ? rest * 10 + value : rest * 100 + value) % 97;
+    n++;
+  }
+  // Country and check digits go behind the rest: two letters and two digits make six.
+  return (<u64>rest * 1000000 + <u64>head) % 97 == 1;
+}
+
+/** `p`: of a colon; five further groups of hex digits, each with a colon behind it. */
+function hasSixGroups(p: usize): bool {
+  for (let k = 0; k < 5; k++) {
+    if (at(p) != 0x3a) return false;
+    const from = ++p;
+    while (p < stretchTo && isHex(at(p)) && p - from < 5) p++;
+    if (p == from || p - from > 4) return false;
+  }
+  return at(p) == 0x3a;
+}
+
+/** Is there, anywhere in the stretch, a row of just nine digits? */
+function hasNineDigits(): bool {
+  if (nineDigits == 0) nineDigits = lookForNineDigits() ? 2 : 1;
+  return nineDigits == 2;
+}
+
+function lookForNineDigits(): bool {
+  for (let p = stretchFrom; p < stretchTo; p++) {
+    if (!isDigit(at(p))) continue;
+    const end = runEnd(p);
+    // What is before it may be the end of an escape or of a percent code.
+    if (end - p >= 9 && end - p <= 13) return true;
+    p = end;
+  }
+  return false;
+}
+
+@inline function isOfValue(c: u32): bool {
+  return isAlnum(c) || c == 0x5f || c == 0x2d || c == 0x2e || c == 0x2b || c == 0x2f || c == 0x3d || c == 0x7e || c == 0x5c;
+}
+
+/** Is there, anywhere in the stretch, a row of twenty characters in which letters and digits change three times? */
+function hasRandomValue(): bool {
+  if (randomValue == 0) randomValue = lookForRandomValue() ? 2 : 1;
+  return randomValue == 2;
+}
+
+function lookForRandomValue(): bool {
+  let n = 0, changes = 0, before = 0;
+  for (let p = stretchFrom; p < stretchTo; p++) {
+    const c = at(p);
+    if (!isOfValue(c)) { n = 0; changes = 0; before = 0; continue; }
+    const kind = isDigit(c) ? 1 : isLetter(c) ? 2 : 0;
+    if (kind != 0 && before != 0 && kind != before) changes++;
+    before = kind;
+    if (++n >= 20 && changes >= 3) return true;
+  }
+  return false;
+}

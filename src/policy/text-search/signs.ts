@@ -1,0 +1,476 @@
+// Signs: texts of which one stands in the bytes of an event wherever a pattern, a text operator or a detector finds
+// something (made once for each). The codec on bytes searches for all signs of an account in one pass
+// (ingest/wasm/signs.ts) and asks the engine only about the rules whose signs show. A sign is a row of elements: a
+// character, a letter in any case, blanks, one character of a class.
+// Invariant: sound, not complete. An event that shows none of the signs of a pattern holds nothing that the pattern
+// matches; about one that does nothing is known. Characters that JSON writes otherwise (`"`, `/`, blanks) are elements
+// of their own, a backslash ends a sign; what is escaped as \u, or folded, the codec says of the whole event.
+import { isItself, standsForItself } from '../texts/folded.ts';
+import type { Pattern } from './program.ts';
+
+/** An element is its kind and, in the low byte, a byte of UTF-8 or the number of a class (SIGN_CLASSES). */
+export const ELEMENT = { exact: 0, anyCase: 0x100, blanks: 0x200, ofClass: 0x300, escaped: 0x400 } as const;
+/** What is said of the text around a sign: ingest/wasm/signs.ts has each. */
+export const CHECK = {
+  ...{ none: 0, border: 1, email: 2, sevenDigits: 3, card: 4, iban: 5, nineDigits: 6, sixGroups: 7, randomValue: 8 },
+  ...{ twelveDigits: 9, dialledDigits: 10 },
+} as const;
+export type Check = (typeof CHECK)[keyof typeof CHECK];
+export type Sign = { readonly elements: readonly number[]; readonly check: Check };
+
+/** Elements of a sign, and signs of a pattern. */
+const ELEMENTS_MAX = 32;
+const SIGNS_MAX = 48;
+/** Patterns with more instructions are read by the engine. */
+const INSTRUCTIONS_MAX = 2_000;
+/** Places at which a sign may begin, beside the beginning. */
+const PLACES_MAX = 24;
+/** A sign must be as rare as this, in bits: one position in so many shows its fingerprint. */
+const RARITY_MIN = 6;
+/** It is not looked for further on in a pattern. */
+const RARITY_ENOUGH = 13;
+const CLASSES_MAX = 256;
+
+/** Characters of which one may stand at an element: 256 bits each. */
+export const SIGN_CLASSES: Uint8Array[] = [];
+const classNumbers = new Map<string, number>();
+
+/** One of these characters of ASCII; null: there is no room for another class. */
+export function classOf(characters: readonly number[]): number | null {
+  const bits = new Uint8Array(32);
+  for (const c of characters) bits[c >> 3]! |= 1 << (c & 7);
+  const name = bits.join();
+  let number = classNumbers.get(name);
+  if (number === undefined) {
+    if (SIGN_CLASSES.length === CLASSES_MAX) return null;
+    number = SIGN_CLASSES.push(bits) - 1;
+    classNumbers.set(name, number);
+  }
+  return ELEMENT.ofClass | number;
+}
+
+const BACKSLASH = 0x5c;
+
+function isBlank(c: number): boolean {
+  return c === 0x20 || (c >= 0x09 && c <= 0x0d);
+}
+
+/** Of a character of ASCII as it stands; null: none. */
+export function elementOf(c: number): number | null {
+  if (isBlank(c)) return ELEMENT.blanks;
+  if (c < 0x20 || c === 0x7f || c === BACKSLASH) return null;
+  return c === 0x22 || c === 0x2f ? ELEMENT.escaped | c : c;
+}
+
+/** The signs of a text that must occur as it is; null: it holds too little. */
+export function signsOfText(text: string, check: Check = CHECK.none): Sign[] | null {
+  if (!text.isWellFormed()) return null;
+  let best: Sign | null = null;
+  let elements: number[] = [];
+  const end = () => {
+    const sign = { elements: elements.slice(0, ELEMENTS_MAX), check };
+    if (best === null || rarityOf(sign) > rarityOf(best)) best = sign;
+    elements = [];
+  };
+  for (const byte of Buffer.from(text)) {
+    const element = byte < 0x80 ? elementOf(byte) : byte;
+    if (element === null) end();
+    else if (element !== ELEMENT.blanks || elements.at(-1) !== ELEMENT.blanks) elements.push(element);
+  }
+  end();
+  return best === null || rarityOf(best) < RARITY_MIN ? null : [best];
+}
+
+/** Of several, of which one must occur; null: one of them has none. */
+export function anySigns(signs: readonly (readonly Sign[] | null)[]): Sign[] | null {
+  const all: Sign[] = [];
+  for (const of of signs) {
+    if (of === null) return null;
+    all.push(...of);
+  }
+  return all;
+}
+
+const known = new WeakMap<Pattern, Sign[] | null>();
+
+/** null: none are known, so the pattern has to be asked. */
+export function signsOfPattern(pattern: Pattern): readonly Sign[] | null {
+  let signs = known.get(pattern);
+  if (signs === undefined) {
+    signs = new Graph(pattern).signs();
+    known.set(pattern, signs);
+  }
+  return signs;
+}
+
+const inTexts = new WeakMap<readonly Sign[], RegExp>();
+
+/**
+ * Can a text be one that the pattern matches? By its signs, so that what a pattern takes of a budget where none shows is
+ * nothing, whoever asks.
+ */
+export function mayMatch(pattern: Pattern, text: string): boolean {
+  const signs = signsOfPattern(pattern);
+  if (signs === null) return true;
+  let expression = inTexts.get(signs);
+  if (expression === undefined) {
+    expression = new RegExp(signs.map(({ elements }) => sourceOf(elements)).join('|'));
+    inTexts.set(signs, expression);
+  }
+  return expression.test(text) || !isItself(text);
+}
+
+function sourceOf(elements: readonly number[]): string {
+  const parts: (string | number[])[] = [];
+  for (const element of elements) {
+    const low = element & 0xff;
+    const last = parts.at(-1);
+    if (element < 0x100 && typeof last === 'object') last.push(element);
+    else if (element < 0x100) parts.push([element]);
+    else if (element === ELEMENT.blanks) parts.push('[\\t-\\r ]+');
+    else if (element - low === ELEMENT.ofClass) parts.push(`[${classSource(SIGN_CLASSES[low]!)}]`);
+    else
+      parts.push(element - low === ELEMENT.anyCase ? `[${codeSource(low)}${codeSource(low ^ 0x20)}]` : codeSource(low));
+  }
+  // Of a character that was cut at the end nothing is asked.
+  return parts.map((part) => (typeof part === 'string' ? part : textSource(part))).join('');
+}
+
+function textSource(bytes: readonly number[]): string {
+  return [...Buffer.from(bytes).toString().replaceAll('\ufffd', '')].map((c) => codeSource(c.codePointAt(0)!)).join('');
+}
+
+function codeSource(codePoint: number): string {
+  return [...String.fromCodePoint(codePoint)]
+    .flatMap((character) => character.split(''))
+    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('');
+}
+
+function classSource(bits: Uint8Array): string {
+  let source = '';
+  for (let c = 0; c < 0x80; c++) if ((bits[c >> 3]! & (1 << (c & 7))) !== 0) source += codeSource(c);
+  return source;
+}
+
+/** Opcodes of re2js: see program.ts. */
+const OP = { alt: 1, altMatch: 2, fail: 5, match: 6, rune: 8, rune1: 9, runeLast: 11 } as const;
+
+/** Elements so far, and the instruction that comes next; null: the match is complete, or goes on unknown. */
+type Partial = { elements: readonly number[]; next: number | null };
+
+class Graph {
+  readonly #instructions: Pattern['instructions'];
+  readonly #start: number;
+
+  constructor({ instructions, start }: Pattern) {
+    this.#instructions = instructions;
+    this.#start = start;
+  }
+
+  signs(): Sign[] | null {
+    if (this.#instructions.length > INSTRUCTIONS_MAX) return null;
+    const whole = this.#best(this.#start);
+    if (whole !== null && raritiesOf(whole) >= RARITY_ENOUGH) return whole;
+    // Alternatives, each by its own rarest place.
+    const begins = this.#reach(this.#start);
+    const parts = begins.length < 2 || begins.length > SIGNS_MAX ? null : begins.map((begin) => this.#best(begin));
+    const apart = parts === null ? null : anySigns(parts);
+    const best = apart !== null && apart.length <= SIGNS_MAX && raritiesOf(apart) > raritiesOf(whole) ? apart : whole;
+    return raritiesOf(best) < RARITY_MIN ? null : best;
+  }
+
+  /** The rarest signs through which every way from there to a match goes. */
+  #best(from: number): Sign[] | null {
+    let best = this.#from(from);
+    if (raritiesOf(best) >= RARITY_ENOUGH) return best;
+    let places = 0;
+    for (let at = 0; at < this.#instructions.length && places < PLACES_MAX; at++) {
+      if (at === from || !this.#isRune(at) || this.#elementsAt(at) === null || !this.#isMandatory(from, at)) continue;
+      places++;
+      const signs = this.#from(at);
+      if (raritiesOf(signs) > raritiesOf(best)) best = signs;
+    }
+    return best;
+  }
+
+  /** The texts that may stand from there on, as far as they are few. */
+  #from(at: number): Sign[] | null {
+    let partials: Partial[] = [{ elements: [], next: at }];
+    for (let length = 0; length < ELEMENTS_MAX; length++) {
+      const longer = partials.flatMap((partial) => this.#longer(partial));
+      if (longer.length > SIGNS_MAX || longer.length === 0) break;
+      partials = longer;
+      if (partials.every(({ next }) => next === null)) break;
+    }
+    const signs = partials.map(({ elements }) => ({ elements, check: CHECK.none }));
+    return signs.some(({ elements }) => elements.length === 0) ? null : signs;
+  }
+
+  #longer(partial: Partial): Partial[] {
+    const { elements, next } = partial;
+    if (next === null) return [partial];
+    const last = elements.at(-1);
+    const longer: Partial[] = [];
+    for (const at of this.#reach(next, last === ELEMENT.blanks)) {
+      const { op, out } = this.#instructions[at]!;
+      if (op === OP.match) longer.push({ elements, next: null });
+      else {
+        const ways = this.#elementsAt(at);
+        if (ways === null) longer.push({ elements, next: null });
+        for (const own of ways ?? [])
+          if (last !== ELEMENT.blanks || own[0] !== ELEMENT.blanks)
+            longer.push({ elements: [...elements, ...own].slice(0, ELEMENTS_MAX), next: out });
+      }
+    }
+    return longer;
+  }
+
+  #isRune(at: number): boolean {
+    const { op } = this.#instructions[at]!;
+    return op >= OP.rune && op <= OP.runeLast;
+  }
+
+  /** What is read next, or the match. `pastBlanks`: behind blanks further ones are none of their own. */
+  #reach(from: number, pastBlanks = false): number[] {
+    const seen = new Set<number>();
+    const reached: number[] = [];
+    const open = [from];
+    while (open.length > 0) {
+      const at = open.pop()!;
+      if (seen.has(at)) continue;
+      seen.add(at);
+      const { op, out, arg } = this.#instructions[at]!;
+      if (op === OP.fail) continue;
+      if (op === OP.match) reached.push(at);
+      else if (this.#isRune(at)) {
+        const ways = pastBlanks ? this.#elementsAt(at) : null;
+        const others = ways?.filter(([element]) => element !== ELEMENT.blanks);
+        if (others?.length !== ways?.length) open.push(out);
+        if (others?.length !== 0) reached.push(at);
+      } else {
+        open.push(out);
+        if (op === OP.alt || op === OP.altMatch) open.push(arg);
+      }
+    }
+    return reached;
+  }
+
+  /** No way from there leads to a match without it. */
+  #isMandatory(from: number, at: number): boolean {
+    const seen = new Set<number>([at]);
+    const open = [from];
+    while (open.length > 0) {
+      const here = open.pop()!;
+      if (seen.has(here)) continue;
+      seen.add(here);
+      const { op, out, arg } = this.#instructions[here]!;
+      if (op === OP.match) return false;
+      if (op === OP.fail) continue;
+      open.push(out);
+      if (op === OP.alt || op === OP.altMatch) open.push(arg);
+    }
+    return true;
+  }
+
+  /** The ways in which it may stand there, each a row; null: what it takes cannot be searched for. */
+  #elementsAt(at: number): Ways | null {
+    return elementsOf(this.#instructions[at]!);
+  }
+}
+
+type Instruction = Pattern['instructions'][number];
+type Ways = readonly (readonly number[])[];
+
+const FOLD_CASE = 1;
+/** Repeats share the array of what they take. */
+const knownElements = new WeakMap<Int32Array, (Ways | null | undefined)[]>();
+
+function elementsOf(instruction: Instruction): Ways | null {
+  const { op, runes, arg } = instruction;
+  if (op !== OP.rune && op !== OP.rune1) return null;
+  const variant = runes.length === 1 ? arg & FOLD_CASE : 0;
+  let variants = knownElements.get(runes);
+  if (variants === undefined) {
+    variants = [];
+    knownElements.set(runes, variants);
+  }
+  if (variants[variant] === undefined) variants[variant] = readElements(instruction);
+  return variants[variant]!;
+}
+
+function readElements(instruction: Instruction): Ways | null {
+  const { runes, arg } = instruction;
+  const takes = (rune: number) => instruction.matchRune(rune);
+  const beyond = beyondAscii(runes, (arg & FOLD_CASE) !== 0 && runes.length === 1);
+  if (beyond === null || takes(BACKSLASH)) return null;
+  // What is folded, and control characters, the codec says of the whole event.
+  const ways = new Set(
+    beyond
+      .filter((rune) => takes(rune) && standsForItself(rune))
+      .map((rune) => [...Buffer.from(String.fromCodePoint(rune))]),
+  );
+  const plain: number[] = [];
+  let hasBlanks = false;
+  for (let c = 0; c < 0x7f; c++) {
+    if (!takes(c)) continue;
+    if (isBlank(c)) hasBlanks = true;
+    else if (c >= 0x20) {
+      const element = elementOf(c)!;
+      if (element < 0x80) plain.push(c);
+      else ways.add([element]);
+    }
+  }
+  if (hasBlanks) ways.add([ELEMENT.blanks]);
+  if (plain.length > 0) {
+    const element = elementOfAny(plain);
+    if (element === null) return null;
+    ways.add([element]);
+  }
+  return ways.size === 0 ? null : [...ways];
+}
+
+function elementOfAny(characters: readonly number[]): number | null {
+  const [first, second] = characters;
+  if (characters.length === 1) return first!;
+  const isOneLetter = characters.length === 2 && first! >= 0x41 && first! <= 0x5a && second === (first! | 0x20);
+  return isOneLetter ? ELEMENT.anyCase | second! : classOf(characters);
+}
+
+const BEYOND_MAX = 16;
+
+/** What an instruction may take of it; null: too much. */
+function beyondAscii(runes: Int32Array, isFolded: boolean): number[] | null {
+  if (runes.length === 1) {
+    const [rune] = runes;
+    if (rune! < 0x80) return [];
+    const character = String.fromCodePoint(rune!);
+    return isFolded
+      ? [rune!, character.toLowerCase().codePointAt(0)!, character.toUpperCase().codePointAt(0)!]
+      : [rune!];
+  }
+  const beyond: number[] = [];
+  for (let i = 0; i + 1 < runes.length; i += 2) {
+    const [lo, hi] = [Math.max(0x80, runes[i]!), runes[i + 1]!];
+    if (hi - lo >= BEYOND_MAX || beyond.length > BEYOND_MAX) return null;
+    for (let rune = lo; rune <= hi; rune++) beyond.push(rune);
+  }
+  return beyond;
+}
+
+/** A stretch of a sign by which it is searched for. */
+export type Fingerprint = { place: number; bytes: readonly (readonly number[])[]; rarity: number };
+
+/** Bytes of a fingerprint, and how many there may be of one. */
+const FINGERPRINT_MAX = 4;
+const SPELLINGS_MAX = 64;
+
+/** Letters small, digits 0: as ingest/wasm/signs.ts folds. */
+export function foldByte(byte: number): number {
+  return byte >= 0x30 && byte <= 0x39 ? 0x30 : byte | 0x20;
+}
+
+const fingerprints = new WeakMap<Sign, Fingerprint | null>();
+
+/** The rarest; null: there is none. */
+export function fingerprintOf(sign: Sign): Fingerprint | null {
+  let best = fingerprints.get(sign);
+  if (best !== undefined) return best;
+  best = null;
+  const folded = sign.elements.map(foldedOf);
+  for (let place = 0; place < folded.length; place++) {
+    let spellings = 1;
+    let rarity = 0;
+    const bytes: (readonly number[])[] = [];
+    for (let i = place; i < folded.length && bytes.length < FINGERPRINT_MAX; i++) {
+      const some = folded[i];
+      spellings *= some?.length ?? 0;
+      if (some === null || some === undefined || spellings > SPELLINGS_MAX) break;
+      rarity -= Math.log2(some.reduce((sum, byte) => sum + shareOf(byte, bytes.at(-1)), 0));
+      bytes.push(some);
+      if (best === null || rarity > best.rarity) best = { place, bytes: [...bytes], rarity };
+    }
+  }
+  fingerprints.set(sign, best);
+  return best;
+}
+
+function foldedOf(element: number): readonly number[] | null {
+  const low = element & 0xff;
+  switch (element - low) {
+    case ELEMENT.exact:
+      return [foldByte(low)];
+    case ELEMENT.anyCase:
+      return [low];
+    case ELEMENT.ofClass:
+      return foldedClass(SIGN_CLASSES[low]!);
+    default:
+      return null;
+  }
+}
+
+function foldedClass(bits: Uint8Array): readonly number[] {
+  const folded = new Set<number>();
+  for (let c = 0; c < 0x80; c++) if ((bits[c >> 3]! & (1 << (c & 7))) !== 0) folded.add(foldByte(c));
+  return [...folded];
+}
+
+/** How many of a thousand bytes of JSON texts they are. */
+const SHARES: Readonly<Record<string, number>> = {
+  ...{ ' ': 140, e: 85, t: 62, a: 60, o: 55, i: 53, n: 53, s: 48, r: 45, '"': 45, '0': 45, l: 32, h: 30, d: 30, c: 28 },
+  ...{
+    u: 22,
+    m: 20,
+    p: 20,
+    ',': 16,
+    f: 15,
+    g: 14,
+    ':': 14,
+    y: 12,
+    '.': 10,
+    w: 10,
+    b: 10,
+    '|': 10,
+    _: 8,
+    v: 8,
+    '-': 6,
+    k: 5,
+  },
+  ...{ '/': 5, '{': 4, '}': 4, "'": 3, '=': 3 },
+};
+const OTHER_SHARE = 1.5;
+const DIGIT = 0x30;
+
+function shareOf(byte: number, before: readonly number[] | undefined): number {
+  if (byte === DIGIT && before?.includes(DIGIT)) return 0.5; // digits stand in rows
+  return (SHARES[String.fromCharCode(byte)] ?? OTHER_SHARE) / 1000;
+}
+
+function rarityOf(sign: Sign): number {
+  return fingerprintOf(sign)?.rarity ?? 0;
+}
+
+/** Of the most common one. */
+function raritiesOf(signs: readonly Sign[] | null): number {
+  return signs === null || signs.length === 0 ? 0 : Math.min(...signs.map(rarityOf));
+}
+
+/** Of each sign the longest text that stands as it is; null: one of them has none. */
+export function literalsOf(signs: readonly Sign[]): string[] | null {
+  const literals = signs.map(literalOf);
+  return literals.every((literal) => literal !== '') ? [...new Set(literals)] : null;
+}
+
+function literalOf({ elements }: Sign): string {
+  let best: number[] = [];
+  let row: number[] = [];
+  for (const element of [...elements, ELEMENT.blanks]) {
+    if (element < 0x100) row.push(element);
+    else {
+      if (row.length > best.length) best = row;
+      row = [];
+    }
+  }
+  // A character of several bytes may have been cut.
+  return Buffer.from(best).toString().replaceAll('\ufffd', '');
+}
