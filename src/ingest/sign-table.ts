@@ -1,25 +1,23 @@
-// Lays signs out for the search in wasm/signs.ts (made once per set of rules): a fingerprint of up to four folded bytes
-// of each sign, in eight buckets, searched for sixteen positions at a time by nibble masks of the first three; where one
-// shows, a hash of the bytes that stand there leads to the signs that have just this fingerprint.
-// wasm/signs.ts describes the layout.
+// Lays signs out for the search in wasm/signs.ts (made once per set of rules): a fingerprint of up to three folded bytes
+// of each sign, a bit for the hash of each, and a hash of the bytes that stand there that leads to the signs which have
+// just this fingerprint. wasm/signs.ts describes the layout.
 import { SIGN_BITS } from '../policy/sought.ts';
 import { ELEMENT, fingerprintOf, SIGN_CLASSES, type Sign } from '../policy/text-search/signs.ts';
 
 const BUCKETS = 8;
-const MASKED = 3;
-const SHIFT_AT = 2 * MASKED * 16;
-const SHORT_AT = SHIFT_AT + 4;
-const ENTRIES_PLACE_AT = SHORT_AT + 4;
+const SHIFT_AT = 32;
+const ENTRIES_PLACE_AT = SHIFT_AT + 8;
 const CLASSES_PLACE_AT = ENTRIES_PLACE_AT + 4;
 const BEYOND_AT = CLASSES_PLACE_AT + 4;
-const HEADS_AT = BEYOND_AT + SIGN_BITS / 8;
+const BITMAP_AT = BEYOND_AT + SIGN_BITS / 8;
+const HEADS_AT = BITMAP_AT + 8 * 1024;
 const ENTRY_BYTES = 16;
 const CLASS_BYTES = 32;
-/** Fingerprints of one, two and three bytes have keys of their own. */
-const KEY_OF_SHORT = [0, 0x11000000, 0x12000000, 0x13000000];
+/** Fingerprints of one and two bytes have keys of their own. */
+const KEY_OF_SHORT = [0, 0x01000000, 0x02000000];
+const WHOLE = 3;
 const HASH = 0x9e3779b1;
-/** The hash is much larger than what is in it: most of what shows by the masks leads to nothing. */
-const HEADS_PER_ENTRY = 8;
+const HEADS_PER_ENTRY = 2;
 
 type Entry = {
   key: number;
@@ -55,16 +53,14 @@ export function signTable(signs: readonly (readonly Sign[])[], at: number): Buff
   const elementsAt = entriesAt + entries.length * ENTRY_BYTES;
   const classesAt = elementsAt + elements.length * 2;
   const table = Buffer.alloc(classesAt + classes.size * CLASS_BYTES);
-  // Neighbours in order share bytes, so a bucket's masks stay narrow.
-  entries.sort((a, b) => compareBytes(a.bytes, b.bytes));
-  entries.forEach(({ bytes }, i) => {
-    addToMasks(table, bytes, Math.floor((i * BUCKETS) / entries.length));
-  });
   table.writeUInt32LE(shift, SHIFT_AT);
-  table.writeUInt32LE(
-    entries.reduce((lengths, { bytes }) => lengths | (1 << bytes.length), 0),
-    SHORT_AT,
-  );
+  const firsts = [...new Set(entries.filter(({ bytes }) => bytes.length < WHOLE).map(({ bytes }) => bytes[0]!))].sort();
+  for (const [i, first] of firsts.entries()) addToMasks(table, first, Math.floor((i * BUCKETS) / firsts.length));
+  for (const { bytes, key } of entries) {
+    if (bytes.length < WHOLE) continue;
+    const hash = Math.imul(key, HASH) >>> 16;
+    table[BITMAP_AT + (hash >> 3)]! |= 1 << (hash & 7);
+  }
   table.writeUInt32LE(at + entriesAt, ENTRIES_PLACE_AT);
   table.writeUInt32LE(at + classesAt, CLASSES_PLACE_AT);
   beyond.copy(table, BEYOND_AT);
@@ -109,18 +105,8 @@ function keyed(bytes: readonly number[]): { key: number; hash: number } {
   return { key: (key | (KEY_OF_SHORT[bytes.length] ?? 0)) >>> 0, hash: 0 };
 }
 
-function compareBytes(a: readonly number[], b: readonly number[]): number {
-  for (let i = 0; i < a.length && i < b.length; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;
-  return a.length - b.length;
-}
-
-/** A fingerprint that is shorter than the masks leaves the rest open. */
-function addToMasks(table: Buffer, bytes: readonly number[], bucket: number): void {
-  for (let i = 0; i < MASKED; i++) {
-    const byte = bytes[i];
-    for (let nibble = 0; nibble < 16; nibble++) {
-      if (byte === undefined || (byte & 15) === nibble) table[i * 32 + nibble]! |= 1 << bucket;
-      if (byte === undefined || byte >> 4 === nibble) table[i * 32 + 16 + nibble]! |= 1 << bucket;
-    }
-  }
+/** By its two halves; neighbours in order share them, so a bucket's masks stay narrow. */
+function addToMasks(table: Buffer, first: number, bucket: number): void {
+  table[first & 15]! |= 1 << bucket;
+  table[16 + (first >> 4)]! |= 1 << bucket;
 }

@@ -137,7 +137,8 @@ assert(layout.WATCHED_MAX === PATHS_MAX, 'every path that is watched needs its p
 assert(layout.EVENTS_MAX === BATCH_EVENTS_MAX, 'every event of a batch needs a record');
 assert(layout.TYPES === EVENT_TYPES.length, 'every type needs its texts');
 assert(
-  SPELLINGS_MAX * 16 + 4 * 2 ** 17 + 2 * ELEMENTS_MAX + 32 * 1024 + PATHS_MAX * 512 < TABLES_END - TABLES_AT,
+  SPELLINGS_MAX * 16 + 4 * 2 ** 15 + 16 * 1024 + 2 * ELEMENTS_MAX + 32 * 1024 + PATHS_MAX * 512 <
+    TABLES_END - TABLES_AT,
   'what is sought for a set must fit',
 );
 

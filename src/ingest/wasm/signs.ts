@@ -1,12 +1,13 @@
 // Searches a stretch of bytes for the signs of an account's policies: texts of which one stands wherever a pattern, a
 // text operator or a detector would find something (../../policy/text-search/signs.ts). Over-reports, never misses.
 // One pass folds the bytes (letters small, digits 0) beside the body and looks at what is beyond ASCII; a second one
-// searches for fingerprints of one to four folded bytes, sixteen positions at a time by nibble masks of the first three,
-// then by a hash; where one stands, its sign is compared element by element, and what is said of it is checked.
-// A table (../sign-table.ts): the masks, 96 bytes in eight buckets; u32 shift of the hash, u32 which short lengths there
-// are, u32 position of the entries, u32 of the classes; 64 bytes of bits that hold bytes beyond ASCII; the hash's
-// heads, u16 first, u16 count; entries of 16 bytes: u32 key, u32 position of the elements, u8 their number, u8 place
-// of the fingerprint, u16 bit, u8 check; elements, u16; classes, 32 bytes each.
+// searches for fingerprints of three folded bytes, at each position by a bit of their hash, and of one or two by nibble
+// masks of the first; without a branch, sixteen positions at a time, since what shows by chance costs a branch that was
+// foretold wrongly. Where one stands, its sign is compared element by element, and what is said of it is checked.
+// A table (../sign-table.ts): the masks, 32 bytes; u32 shift of the hash, u32 unused, u32 position of the entries, u32 of
+// the classes; 64 bytes of bits that hold bytes beyond ASCII; 8 KB, a bit for each hash of sixteen bits; the heads, u16
+// first, u16 count; entries of 16 bytes: u32 key, u32 position of the elements, u8 their number, u8 place of the
+// fingerprint, u16 bit, u8 check; elements, u16; classes, 32 bytes each.
 // Work is bounded by the length of the stretch: past that every sign counts as found.
 import { BITS_BYTES } from './layout';
 
@@ -26,17 +27,16 @@ let stretchTo: usize = 0;
 let randomValue: i32 = 0;
 let nineDigits: i32 = 0;
 
-const SHIFT: usize = 96;
-const SHORT: usize = 100;
-const ENTRIES: usize = 104;
-const CLASSES: usize = 108;
-const BEYOND: usize = 112;
-const HEADS: usize = 176;
+const SHIFT: usize = 32;
+const ENTRIES: usize = 40;
+const CLASSES: usize = 44;
+const BEYOND: usize = 48;
+const BITMAP: usize = 112;
+const HEADS: usize = 8304;
 const ENTRY_BYTES: usize = 16;
-/** Keys of fingerprints of one, two and three bytes, beside those of four. */
-const KEY_ONE: u32 = 0x11000000;
-const KEY_TWO: u32 = 0x12000000;
-const KEY_THREE: u32 = 0x13000000;
+/** Keys of fingerprints of one and two bytes, beside those of three. */
+const KEY_ONE: u32 = 0x01000000;
+const KEY_TWO: u32 = 0x02000000;
 const HASH: u32 = 0x9e3779b1;
 const LEFT_MIN: i32 = 4096;
 const ODD_CODE_POINTS: u32 = 0x20000;
@@ -76,28 +76,28 @@ export function findSigns(from: usize, to: usize, bits: usize): bool {
   randomValue = 0;
   nineDigits = 0;
   classes = <usize>load<u32>(table, CLASSES);
-  const lo0 = v128.load(table), hi0 = v128.load(table, 16);
-  const lo1 = v128.load(table, 32), hi1 = v128.load(table, 48);
-  const lo2 = v128.load(table, 64), hi2 = v128.load(table, 80);
+  const lo = v128.load(table), hi = v128.load(table, 16);
   const low = i8x16.splat(15);
-  const short = load<u32>(table, SHORT);
   for (let p = from; p < to; p += 16) {
     const f = p + distance;
-    const a = v128.load(f), b = v128.load(f, 1), c = v128.load(f, 2);
-    let m = v128.and(i8x16.swizzle(lo0, v128.and(a, low)), i8x16.swizzle(hi0, i8x16.shr_u(a, 4)));
-    m = v128.and(m, v128.and(i8x16.swizzle(lo1, v128.and(b, low)), i8x16.swizzle(hi1, i8x16.shr_u(b, 4))));
-    m = v128.and(m, v128.and(i8x16.swizzle(lo2, v128.and(c, low)), i8x16.swizzle(hi2, i8x16.shr_u(c, 4))));
-    if (!v128.any_true(m)) continue;
-    let set = <u32>i8x16.bitmask(i8x16.ne(m, i8x16.splat(0)));
+    const v = v128.load(f);
+    const first = v128.and(i8x16.swizzle(lo, v128.and(v, low)), i8x16.swizzle(hi, i8x16.shr_u(v, 4)));
+    const short = <u32>i8x16.bitmask(i8x16.ne(first, i8x16.splat(0)));
+    let set = short | shows(f) | shows(f + 1) << 1 | shows(f + 2) << 2 | shows(f + 3) << 3
+      | shows(f + 4) << 4 | shows(f + 5) << 5 | shows(f + 6) << 6 | shows(f + 7) << 7
+      | shows(f + 8) << 8 | shows(f + 9) << 9 | shows(f + 10) << 10 | shows(f + 11) << 11
+      | shows(f + 12) << 12 | shows(f + 13) << 13 | shows(f + 14) << 14 | shows(f + 15) << 15;
+    if (set == 0) continue;
     if (to - p < 16) set &= (1 << <u32>(to - p)) - 1;
     while (set != 0) {
-      const here = p + <usize>ctz(set);
+      const bit = ctz(set);
+      const here = p + <usize>bit;
       set &= set - 1;
       const key = load<u32>(here + distance);
-      lookUp(here, key, bits);
-      if ((short & 8) != 0) lookUp(here, (key & 0xffffff) | KEY_THREE, bits);
-      if ((short & 4) != 0) lookUp(here, (key & 0xffff) | KEY_TWO, bits);
-      if ((short & 2) != 0) lookUp(here, (key & 0xff) | KEY_ONE, bits);
+      lookUp(here, key & 0xffffff, bits);
+      if ((short & (1 << bit)) == 0) continue;
+      lookUp(here, (key & 0xffff) | KEY_TWO, bits);
+      lookUp(here, (key & 0xff) | KEY_ONE, bits);
     }
     if (left < 0) {
       memory.fill(bits, 0xff, BITS_BYTES);
@@ -150,6 +150,12 @@ function isOddAt(q: usize): bool {
   return u >= ODD_CODE_POINTS || (load<u8>(oddOnes + (u >> 3)) & (1 << (u & 7))) != 0;
 }
 
+/** 1 where the three bytes there may be a fingerprint. */
+@inline function shows(folded: usize): u32 {
+  const hash = (load<u32>(folded) & 0xffffff) * HASH;
+  return <u32>load<u8>(table + BITMAP + <usize>(hash >> 19)) >> (hash >> 16 & 7) & 1;
+}
+
 @inline function lookUp(p: usize, key: u32, bits: usize): void {
   const head = table + HEADS + (<usize>((key * HASH) >> load<u32>(table, SHIFT)) << 2);
   const count = <usize>load<u16>(head, 2);
@@ -175,8 +181,15 @@ function stands(entry: usize, p: usize): bool {
   const elements = <usize>load<u32>(entry, 4);
   const count = <usize>load<u8>(entry, 8), place = <usize>load<u8>(entry, 9);
   left -= <i32>(count >> 2);
-  let end = p;
-  for (let i = place; i < count; i++) {
+  let end = p, first = place;
+  if (<u32>load<u16>(elements + (place << 1)) >> 8 == ELEMENT_BLANK) {
+    // It is the last byte of the blanks: they are gone through backwards.
+    if (at(p) != 0x20 && (p <= stretchFrom || at(p - 1) != 0x5c)) return false;
+    first++;
+    end++;
+  }
+  const from = end;
+  for (let i = first; i < count; i++) {
     const element = <u32>load<u16>(elements + (i << 1));
     const kind = element >> 8, wanted = element & 0xff;
     if (kind == ELEMENT_BLANK) {
@@ -189,8 +202,8 @@ function stands(entry: usize, p: usize): bool {
     if (end >= stretchTo || !fits(kind, wanted, at(end))) return false;
     end++;
   }
-  let start = p;
-  for (let i = place; i > 0; i--) {
+  let start = from;
+  for (let i = first; i > 0; i--) {
     const element = <u32>load<u16>(elements + (i - 1 << 1));
     const kind = element >> 8, wanted = element & 0xff;
     if (kind == ELEMENT_BLANK) {

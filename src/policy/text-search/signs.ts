@@ -362,7 +362,7 @@ function beyondAscii(runes: Int32Array, isFolded: boolean): number[] | null {
 export type Fingerprint = { place: number; bytes: readonly (readonly number[])[]; rarity: number };
 
 /** Bytes of a fingerprint, and how many there may be of one. */
-const FINGERPRINT_MAX = 4;
+const FINGERPRINT_MAX = 3;
 const SPELLINGS_MAX = 64;
 
 /** Letters small, digits 0: as ingest/wasm/signs.ts folds. */
@@ -370,6 +370,9 @@ export function foldByte(byte: number): number {
   return byte >= 0x30 && byte <= 0x39 ? 0x30 : byte | 0x20;
 }
 
+/** Folded: a blank or a backslash; a blank, or the letter of its escape. */
+const BLANKS_BEGIN: readonly number[] = [0x20, 0x7c];
+const BLANKS_END: readonly number[] = [0x20, 0x6e, 0x74, 0x72, 0x66];
 const fingerprints = new WeakMap<Sign, Fingerprint | null>();
 
 /** The rarest; null: there is none. */
@@ -378,17 +381,20 @@ export function fingerprintOf(sign: Sign): Fingerprint | null {
   if (best !== undefined) return best;
   best = null;
   const folded = sign.elements.map(foldedOf);
+  const isBlanks = (at: number) => sign.elements[at] === ELEMENT.blanks;
   for (let place = 0; place < folded.length; place++) {
     let spellings = 1;
     let rarity = 0;
     const bytes: (readonly number[])[] = [];
     for (let i = place; i < folded.length && bytes.length < FINGERPRINT_MAX; i++) {
-      const some = folded[i];
+      // Blanks have an unknown length: they begin a fingerprint by their end, and end it by their beginning.
+      const some = isBlanks(i) ? (i === place ? BLANKS_END : BLANKS_BEGIN) : folded[i];
       spellings *= some?.length ?? 0;
       if (some === null || some === undefined || spellings > SPELLINGS_MAX) break;
       rarity -= Math.log2(some.reduce((sum, byte) => sum + shareOf(byte, bytes.at(-1)), 0));
       bytes.push(some);
       if (best === null || rarity > best.rarity) best = { place, bytes: [...bytes], rarity };
+      if (isBlanks(i) && i > place) break;
     }
   }
   fingerprints.set(sign, best);
