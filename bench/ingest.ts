@@ -3,8 +3,8 @@
 // Method: one front, real Redis (append-only file, everysec) and ClickHouse behind it, events of about 500 bytes, five
 // policies an event, full echo; single events over 64 connections, batches of 100 over 32. All contenders take turns in
 // one run; medians over the turns. CPU per event from /proc, by process, since it is steadier than time on shared
-// machines. Besides, Gatehouse with the guard set of a real account instead of five policies, on the same events and on
-// such whose arguments are text that is JSON. Gatehouse runs twice: whole, and with its pipelines and ClickHouse halted
+// machines. Besides, Gatehouse with a plain set (one policy of each kind that people write) and with the guard set of a
+// real account instead of five policies; with that also on events whose arguments are text that is JSON. Gatehouse runs twice: whole, and with its pipelines and ClickHouse halted
 // during the load, which then shares the machine with the front and Redis alone, as the baseline's does (that stores
 // nothing). What came in is stored before the next turn.
 import type { Chart } from './chart.ts';
@@ -19,6 +19,7 @@ import {
   FIVE_POLICIES,
   GUARD_SET,
   KINDS,
+  PLAIN_SET,
   type PolicyOrder,
   requestsOf,
   sampleEvent,
@@ -27,9 +28,10 @@ import {
 /** For all that comes in while nothing is taken out: a turn of 10 s at 500,000 events a second. */
 export const ROOM = { GATEHOUSE_REDIS_MAXMEMORY: '8gb', GATEHOUSE_BACKLOG_BYTES_MAX: String(5 * 1024 ** 3) };
 
-const GUARDED = [
-  { name: 'Gatehouse, guard set', event: sampleEvent },
-  { name: 'Gatehouse, guard set, text inside text', event: eventWithTextInside },
+const OTHER_SETS = [
+  { name: 'Gatehouse, plain set', event: sampleEvent, policies: PLAIN_SET },
+  { name: 'Gatehouse, guard set', event: sampleEvent, policies: GUARD_SET },
+  { name: 'Gatehouse, guard set, text inside text', event: eventWithTextInside, policies: GUARD_SET },
 ];
 
 export async function ingest(options: { turns: number; seconds: number }): Promise<boolean> {
@@ -48,12 +50,12 @@ export async function ingest(options: { turns: number; seconds: number }): Promi
     contenders.push(...(await echoes()), wayIn(service), gatehouse(service));
     contenders.push(await baseline({ key: service.key, agents: [agent], policies: FIVE_POLICIES }));
     const sender = { agent, key: service.key };
-    const compare = [...contenders, ...GUARDED.map(({ name }) => ({ name }))];
+    const compare = [...contenders, ...OTHER_SETS.map(({ name }) => ({ name }))];
     const entrants = KINDS.flatMap((kind) => [
       ...contenders.map((c) => ({ ...entrant(c, kind.kind, requestsOf([sender], kind)), ...under(FIVE_POLICIES) })),
-      ...GUARDED.map(({ name, event }) => ({
+      ...OTHER_SETS.map(({ name, event, policies }) => ({
         ...entrant(gatehouse(service), kind.kind, requestsOf([sender], kind, bodiesOf(kind.events, event))),
-        ...under(GUARD_SET),
+        ...under(policies),
         name: `${kind.kind}: ${name}`,
       })),
     ]);

@@ -48,6 +48,44 @@ export const FIVE_POLICIES: PolicyOrder[] = [
   },
 ];
 
+/** What most accounts have of each kind. */
+export const PLAIN_SET: PolicyOrder[] = [
+  {
+    name: 'tools',
+    type: 'block_action',
+    conditions: { type: 'tool_call', tool: ['send_money', 'drop_table'] },
+    actions: ['block'],
+  },
+  {
+    name: 'words',
+    type: 'data_filter',
+    conditions: {
+      patterns: ['<INFORMATION>', 'BEGIN RSA', 'password:\\s*\\S+', 'AKIA[0-9A-Z]{16}', 'ignore (all )?previous'],
+    },
+    actions: ['log'],
+  },
+  { name: 'rate', type: 'rate_limit', conditions: { threshold: 1_000_000_000, window: '1m' }, actions: ['block'] },
+  {
+    name: 'code',
+    type: 'block_action',
+    conditions: { expression: 'event.type == "error" && has(event.payload.code) && event.payload.code == "E999"' },
+    actions: ['block'],
+  },
+  {
+    name: 'form',
+    type: 'block_action',
+    conditions: {
+      type: 'tool_call',
+      payload_schema: {
+        type: 'object',
+        required: ['tool'],
+        properties: { tool: { type: 'string', maxLength: 200 } },
+      },
+    },
+    actions: ['log'],
+  },
+];
+
 const DETECTORS = ['email', 'phone', 'credit_card', 'iban', 'ssn', 'ip_address', 'api_key', 'jwt', 'private_key'];
 const KEY_FORMS = [
   ...[

@@ -53,6 +53,9 @@ const PATTERNS = [
   '(?:[A-Z][a-z]+ ){2}Street',
   '^whole$',
   'é[0-9]',
+  // Short words between blanks, and a letter that an escape of a blank ends with.
+  '(?i)go\\s+to\\s+it',
+  'n\\s+off',
 ];
 const TEXTS = ['send money', 'a/b', '"q"', 'Secret', 'naïve', 'x', '😀'];
 
@@ -142,6 +145,7 @@ const NEEDLES: (() => string)[] = [
     ]),
   () => pick(['"quoted" text', '555-1234', 'yy', 'Main Old Street', 'whole', 'é7', 'rm -r x', 'DROP TABLE t']),
   () => pick(TEXTS),
+  () => pick(['go to it', '\\n off', 'DE89%203704%200044%200532%200130%2000']),
 ];
 const BLANKS = [' ', '  ', '\n', '\t ', '\r\n', '\f', '\u000b', '\u00a0', '\u2028'];
 const NEIGHBOURS = [
@@ -210,14 +214,28 @@ const PAYLOADS: ((text: string) => object)[] = [
   (text) => ({ env: ['--token', text] }),
   (text) => ({ n: /^\d{9,16}$/.test(text) ? Number(text) : text, ssn: /^\d{9}$/.test(text) ? Number(text) : text }),
   (text) => ({ list: text.split('\n'), text: `${text}${text}` }),
+  () => ({ n: Number(card().replaceAll(/\D/g, '').slice(0, 15)), ssn: Number(row('12345678', 9)) }),
+  // Only to be read by who reads what is inside: escapes there, and behind more texts than are noted.
+  (text) => ({ arguments: JSON.stringify({ q: text }).replaceAll(/(?<=[a-z ])[a-z](?=[a-z])/g, escapedUnit) }),
+  (text) => ({
+    list: ['[1]', '[2]', '{}', '[3]', '["x y"]', '[4]', `{'a': '${text.replaceAll(/[a-z]/g, hexEscaped)}'}`],
+  }),
 ];
+
+function escapedUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+function hexEscaped(unit: string): string {
+  return `\\x${unit.charCodeAt(0).toString(16)}`;
+}
 
 const ESCAPES: ((json: string) => string)[] = [
   ...Array.from({ length: 5 }, () => (json: string) => json),
-  (json) => json.replaceAll(/[^ -~]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`),
+  (json) => json.replaceAll(/[^ -~]/g, escapedUnit),
   (json) => json.replaceAll('/', '\\/'),
-  (json) => json.replace(/(?<!\\)[a-z]/, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`),
-  (json) => json.replaceAll(/(\d{2})(\d{7,})(?=[,}])/g, '$1$2E0'),
+  (json) => json.replace(/(?<!\\)[a-z]/, escapedUnit),
+  (json) => json.replaceAll(/(?<=:)(\d)(\d{8,15})(?=[,}])/g, (_, first, rest) => `${first}.${rest}e${rest.length}`),
   (json) => json.replaceAll(':', ' : '),
 ];
 
