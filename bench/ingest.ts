@@ -1,12 +1,12 @@
 // Question: how fast are events taken in, judged and made durable, against a bare echo and against what a competent
-// user would write (bench/baseline)?
-// Method: one front, real Redis (append-only file, everysec) and ClickHouse behind it, events of about 500 bytes, five
-// policies an event, full echo; single events over 64 connections, batches of 100 over 32. All contenders take turns in
-// one run; medians over the turns. CPU per event from /proc, by process, since it is steadier than time on shared
-// machines. Besides, Gatehouse with a plain set (one policy of each kind that people write) and with the guard set of a
-// real account instead of five policies; with that also on events whose arguments are text that is JSON. Gatehouse runs twice: whole, and with its pipelines and ClickHouse halted
-// during the load, which then shares the machine with the front and Redis alone, as the baseline's does (that stores
-// nothing). What came in is stored before the next turn.
+// user would write (bench/baseline)? Method: one front, real Redis (append-only file, everysec) and ClickHouse behind
+// it, events of about 500 bytes, five policies an event, full echo; single events over 64 connections, batches of 100
+// over 32. All contenders take turns in one run; medians over the turns. CPU per event from /proc, by process, since it
+// is steadier than time on shared machines. Besides, Gatehouse with a plain set (one policy of each kind that people
+// write) and with the guard set of a real account instead of five policies; with that also on events whose arguments
+// are text that is JSON. Gatehouse runs twice: whole, and with its pipelines and ClickHouse halted during the load,
+// which then shares the machine with the front and Redis alone, as the baseline's does (that stores nothing). What came
+// in is stored before the next turn.
 import type { Chart } from './chart.ts';
 import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders.ts';
 import { beginLine, hand, type Row } from './report.ts';

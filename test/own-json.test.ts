@@ -104,7 +104,11 @@ const SENT: Record<string, Record<string, string>> = {
     'JSON.stringify(submission.traceId)': 'a string, which has one reading',
     'JSON.stringify({ error': 'an error of our own',
   },
-  'src/ingest/wasm-codec.ts': { 'JSON.parse(payloadText)': 'the values that policies inspect; the text goes on' },
+  'src/ingest/wasm-codec.ts': {
+    'JSON.parse(payloadText)': 'the values that policies inspect; the text goes on',
+    'JSON.parse(json)': 'a string, to be looked into for a demand',
+    "JSON.parse(bytes.toString('utf8', open, end))": 'a string, to be asked by a demand',
+  },
   'src/policy/kinds/rate-limit.ts': {
     'JSON.stringify(value);': 'the name of a counter',
     'JSON.stringify(text);': 'the name of a counter',

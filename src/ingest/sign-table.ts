@@ -1,6 +1,6 @@
-// Lays signs out for the search in wasm/signs.ts (made once per set of rules): a fingerprint of up to three folded bytes
-// of each sign, a bit for the hash of each, and a hash of the bytes that stand there that leads to the signs which have
-// just this fingerprint. wasm/signs.ts describes the layout.
+// Lays signs out for the search in wasm/signs.ts (made once per set of rules): a fingerprint of up to three folded
+// bytes of each sign, a bit for the hash of each, and a hash of the bytes that stand there that leads to the signs
+// which have just this fingerprint. wasm/signs.ts describes the layout.
 import { SIGN_BITS } from '../policy/sought.ts';
 import { ELEMENT, fingerprintOf, SIGN_CLASSES, type Sign } from '../policy/text-search/signs.ts';
 

@@ -15,9 +15,9 @@ type AllowanceTime = { second: number; burst: number };
 /**
  * Charged is what is judged on values. Looking for what rules demand is not: it is linear, a few ns a byte, and a
  * request's bytes are bounded. A request has 5 ms. An account has three fifths of a core: of recorded events under nine
- * detectors and forty patterns, 5,200 units each, as many as a front takes at all, so ordinary work is never handed over.
- * Other accounts wait for one submission of it at a time (http/submission-scheduler.ts). At once it may take what eight
- * requests may.
+ * detectors and forty patterns, 5,200 units each, as many as a front takes at all, so ordinary work is never handed
+ * over. Other accounts wait for one submission of it at a time (http/submission-scheduler.ts). At once it may take what
+ * eight requests may.
  */
 const LOOP_UNITS: AllowanceUnits = { request: 2_000_000, second: 240_000_000, burst: 16_000_000 };
 /**

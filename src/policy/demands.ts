@@ -8,10 +8,11 @@ import { Budget, OverBudget } from './budget.ts';
 import type { Rule } from './compile.ts';
 import type { FieldCondition } from './conditions/field-condition.ts';
 import { signsOfDetector } from './detectors/detector-signs.ts';
-import type { Demand, IndexedRule, Pivot, TextView } from './judgement.ts';
+import type { IndexedRule } from './judgement.ts';
 import { type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
 import { anySigns, literalsOf, type Sign, signsOfPattern } from './text-search/signs.ts';
+import type { Demand, Pivot, TextView } from './text-view.ts';
 
 /** For one value of at most VALUE_BYTES_MAX: what takes more is asked again by the engine. */
 const VALUE_UNITS = 20_000;

@@ -37,7 +37,6 @@ import type {
   RateCheck,
   RuleMatch,
   Shadows,
-  TextView,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
 import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
@@ -57,6 +56,7 @@ import {
 } from './rule-index.ts';
 import { Sought, UNKNOWN } from './sought.ts';
 import { FOUND } from './text-search/scanner.ts';
+import type { TextView } from './text-view.ts';
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
 const NOTHING: Judgement = Object.freeze({
@@ -386,7 +386,7 @@ export class RuleSet {
       if (typeof per === 'string') continue;
       const value = this.#counterAt(per, event);
       if (value === UNKNOWN || (typeof value === 'object' && value !== null)) return null;
-      key = isOne ? value : JSON.stringify([key, value]);
+      key = isOne ? value : `${typeof key} ${String(key).length} ${key} ${typeof value} ${value}`;
       isOne = false;
     }
     let judgement = counted.get(key);

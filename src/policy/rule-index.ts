@@ -11,13 +11,14 @@ import type { FieldCondition } from './conditions/field-condition.ts';
 import { otherKeys, type Path, parsePath } from './conditions/path.ts';
 import { demandsOf } from './demands.ts';
 import { Filter } from './filter.ts';
-import type { IndexedRule, Judgement, TextView } from './judgement.ts';
+import type { IndexedRule, Judgement } from './judgement.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
 import { Redaction } from './redaction/redaction.ts';
 import { SIGN_BITS, type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
+import type { TextView } from './text-view.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
@@ -166,7 +167,7 @@ function addTo(rules: Map<number, IndexedRule[]>, key: number, entry: IndexedRul
   else known.push(entry);
 }
 
-/** The rules of `asked` whose pivot shows, in their order; as many rules as there are cost what shows, not each a look. */
+/** The rules of `asked` whose pivot shows, in their order: their cost is that of what shows. */
 export function pivoted({ asked, byBit, byPath, unpivoted }: Plan, event: TextView): readonly IndexedRule[] {
   if (asked.length <= unpivoted.length) return asked;
   if (byBit.size > 0 && event.isOdd) return asked;

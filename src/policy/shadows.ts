@@ -21,10 +21,10 @@ import type {
   RateCheck,
   ShadowJudgement,
   Shadows,
-  TextView,
 } from './judgement.ts';
 import { outcomeOfMatch } from './rule-index.ts';
 import type { Sought } from './sought.ts';
+import type { TextView } from './text-view.ts';
 
 /** The active shadows of an account, ready to judge. */
 export class ShadowSet implements Shadows {

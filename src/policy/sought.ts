@@ -4,8 +4,8 @@
 // Invariant: numbers of a set that begins with another's (shadows beside the policies in force) are the same for what
 // both speak of. What is beyond the bounds has no number, and the demands that would need it are left out.
 import type { Path } from './conditions/path.ts';
-import type { Demand } from './judgement.ts';
 import { fingerprintOf, type Sign } from './text-search/signs.ts';
+import type { Demand } from './text-view.ts';
 
 /** What an event shows of signs has so many bits (ingest/wasm/layout.ts); beyond, several share one. */
 export const SIGN_BITS = 512;
@@ -37,7 +37,7 @@ export class Sought {
       this.#elements = before.#elements;
     }
     this.#numbers = new Map(this.signs.map((signs, number) => [nameOf(signs), number]));
-    this.#places = new Map(this.paths.map((keys, place) => [JSON.stringify(keys), place]));
+    this.#places = new Map(this.paths.map((keys, place) => [nameOfPath(keys), place]));
   }
 
   /** The bit of which an event shows that it has one of these signs; null: that cannot be asked. */
@@ -75,7 +75,7 @@ export class Sought {
   /** The place of a path into the payload; null: it is not watched. */
   path({ root, segments }: Pick<Path, 'root' | 'segments'>): number | null {
     if (root !== 'payload' || segments.length === 0) return null;
-    const name = JSON.stringify(segments);
+    const name = nameOfPath(segments);
     const known = this.#places.get(name);
     if (known !== undefined) return known;
     if (this.paths.length === PATHS_MAX || name.length > PATH_CHARACTERS_MAX || !name.isWellFormed()) return null;
@@ -83,6 +83,10 @@ export class Sought {
     this.#places.set(name, place);
     return place;
   }
+}
+
+function nameOfPath(keys: readonly string[]): string {
+  return keys.map((key) => `${key.length} ${key}`).join();
 }
 
 const names = new WeakMap<readonly Sign[], string>();

@@ -99,7 +99,7 @@ function escape(p: usize): usize {
   return <u32>(hex(load<u8>(p)) << 12 | hex(load<u8>(p, 1)) << 8 | hex(load<u8>(p, 2)) << 4 | hex(load<u8>(p, 3)));
 }
 
-/** Behind four hex digits, and behind the second half of a pair. What stands for ASCII is searched for by the engine. */
+/** Behind four hex digits, or those of a pair. What stands for ASCII is searched for by the engine. */
 function unicode(p: usize): usize {
   let u = unit(p);
   p += 4;

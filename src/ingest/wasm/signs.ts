@@ -4,9 +4,9 @@
 // searches for fingerprints of three folded bytes, at each position by a bit of their hash, and of one or two by nibble
 // masks of the first; without a branch, sixteen positions at a time, since what shows by chance costs a branch that was
 // foretold wrongly. Where one stands, its sign is compared element by element, and what is said of it is checked.
-// A table (../sign-table.ts): the masks, 32 bytes; u32 shift of the hash, u32 unused, u32 position of the entries, u32 of
-// the classes; 64 bytes of bits that hold bytes beyond ASCII; 8 KB, a bit for each hash of sixteen bits; the heads, u16
-// first, u16 count; entries of 16 bytes: u32 key, u32 position of the elements, u8 their number, u8 place of the
+// A table (../sign-table.ts): the masks, 32 bytes; u32 shift of the hash, u32 unused, u32 position of the entries, u32
+// of the classes; 64 bytes of bits that hold bytes beyond ASCII; 8 KB, a bit for each hash of sixteen bits; the heads,
+// u16 first, u16 count; entries of 16 bytes: u32 key, u32 position of the elements, u8 their number, u8 place of the
 // fingerprint, u16 bit, u8 check; elements, u16; classes, 32 bytes each.
 // Work is bounded by the length of the stretch: past that every sign counts as found.
 import { BITS_BYTES } from './layout';

@@ -1,8 +1,9 @@
 // Notes what stands at the paths that an account's policies speak of, while a payload is read. A table
 // (../watched-table.ts) is a tree of keys; a node: u32 bits of the paths below it, u32 place of its own path's record
-// (0: it is none), u32 how many members it knows, u32 unused; then for each of these u32 hash of the key, u32 its length,
-// u32 position of its node, u32 position of its text. Where a path may lead to more than what stands right there (into
-// lists, into text inside text, by a key that is folded to one of its keys) its bit says so, and the engine follows it.
+// (0: it is none), u32 how many members it knows, u32 unused; then for each of these u32 hash of the key, u32 its
+// length, u32 position of its node, u32 position of its text. Where a path may lead to more than what stands right
+// there (into lists, into text inside text, by a key that is folded to one of its keys) its bit says so, and the engine
+// follows it.
 import { ELSEWHERE } from './layout';
 
 let tree: usize = 0;

@@ -4,12 +4,13 @@
 // Invariant: a part is called false only where its evaluation comes to false; CEL has `false && error` and `error &&
 // false` be false. Parts in front of it are evaluated, too, and must not go over the budget: comparisons weigh what
 // they compare, so behind them a payload has to be small.
-import type { Demand, TextView } from '../judgement.ts';
+
 import { type Sought, UNKNOWN } from '../sought.ts';
 import { anySigns, signsOfText } from '../text-search/signs.ts';
+import type { Demand, TextView } from '../text-view.ts';
 
 /** Of the library's syntax tree. */
-export type Syntax = { op: string; args: unknown };
+type Syntax = { op: string; args: unknown };
 
 /** `weighs`: comparisons of values in it; `isWhole`: no part of it is left out. */
 type Part = { mayBeTrue: Demand; weighs: number; isWhole: boolean };

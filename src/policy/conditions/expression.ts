@@ -16,10 +16,10 @@ import { mayHoldLongNumber } from '../../common/exact-json.ts';
 import { compareNumbers, type ExactNumber, exactNumber, LongNumber } from '../../common/exact-number.ts';
 import { exactValue } from '../../common/inner-json.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
-import type { Demand } from '../judgement.ts';
 import type { Sought } from '../sought.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
+import type { Demand } from '../text-view.ts';
 import { demandsOfExpression } from './expression-demands.ts';
 import { perPayload } from './per-payload.ts';
 

@@ -3,8 +3,9 @@
 // and bounds: the form of most that people write for the arguments of tools.
 // Invariant: a schema is called satisfied only where each of its keywords is known to be. One that has any other
 // keyword is asked by the engine.
-import type { Demand, TextView } from '../judgement.ts';
+
 import type { Sought } from '../sought.ts';
+import type { Demand, TextView } from '../text-view.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 

@@ -106,8 +106,8 @@ export function signsOfPattern(pattern: Pattern): readonly Sign[] | null {
 const inTexts = new WeakMap<readonly Sign[], RegExp>();
 
 /**
- * Can a text be one that the pattern matches? By its signs, so that what a pattern takes of a budget where none shows is
- * nothing, whoever asks.
+ * Can a text be one that the pattern matches? By its signs: where none shows, a pattern takes nothing of a budget, here
+ * and on bytes.
  */
 export function mayMatch(pattern: Pattern, text: string): boolean {
   const signs = signsOfPattern(pattern);
@@ -359,14 +359,14 @@ function beyondAscii(runes: Int32Array, isFolded: boolean): number[] | null {
 }
 
 /** A stretch of a sign by which it is searched for. */
-export type Fingerprint = { place: number; bytes: readonly (readonly number[])[]; rarity: number };
+type Fingerprint = { place: number; bytes: readonly (readonly number[])[]; rarity: number };
 
 /** Bytes of a fingerprint, and how many there may be of one. */
 const FINGERPRINT_MAX = 3;
 const SPELLINGS_MAX = 64;
 
 /** Letters small, digits 0: as ingest/wasm/signs.ts folds. */
-export function foldByte(byte: number): number {
+function foldByte(byte: number): number {
   return byte >= 0x30 && byte <= 0x39 ? 0x30 : byte | 0x20;
 }
 

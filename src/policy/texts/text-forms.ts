@@ -70,8 +70,8 @@ function remember(text: string, forms: TextForms): void {
 const EXPONENT = /\d[eE]\+?\d/;
 
 /**
- * Are all texts that are found in a string written in it, but for the escapes of JSON? Not so where what it holds cannot
- * be read, is folded, or is escaped by other rules.
+ * Are all texts that are found in a string written in it, but for the escapes of JSON? Not so where what it holds
+ * cannot be read, is folded, or is escaped by other rules.
  */
 export function isWhatItShows(text: string, level = 0): boolean {
   const inner = innerAt({ folded: undefined, inner: innerText(text) }, level);

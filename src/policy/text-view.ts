@@ -1,0 +1,28 @@
+// What rules ask of an event whose bytes alone have been read (types; between demands.ts and the codec on bytes).
+import type { EventType } from '../../schemas/closed-sets.ts';
+
+/** An event of which only the text has been inspected. Signs and paths are those of a set, by number (sought.ts). */
+export type TextView = {
+  type: EventType;
+  agent_id: string;
+  trace_id: string | undefined;
+  /** Of the payload. */
+  bytes: number;
+  /** May any text be found in it, whatever its bytes show? */
+  readonly isOdd: boolean;
+  /** The bits of signs that show in payload or trace_id: 32 of them; whatever is found is found only where one does. */
+  shown(word: number): number;
+  /** May one of these show? */
+  hasAny(word: number, mask: number): boolean;
+  /** What stands right at a path, through objects alone: undefined, nothing; UNKNOWN (sought.ts), something long. */
+  at(path: number): unknown;
+  /** Bytes of it as JSON, and the first of them; 0: nothing stands there. */
+  lengthAt(path: number): number;
+  firstAt(path: number): number;
+  /** May the path lead to more: into lists, into text inside text, by keys that are folded to its own? */
+  isElsewhere(path: number): boolean;
+};
+/** One of these bits must be set (sought.ts), or something stand at a path. */
+export type Pivot = { bits: readonly number[] } | { path: number };
+/** false: what it is asked about cannot be so. */
+export type Demand = (event: TextView) => boolean;
