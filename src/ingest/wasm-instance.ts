@@ -25,10 +25,9 @@ import { ELEMENTS_MAX, PATHS_MAX, SIGN_BITS, type Sought, SPELLINGS_MAX } from '
 import { oddCodePoints } from '../policy/texts/folded.ts';
 import { assetPath } from '../process/assets.ts';
 import type { Shape } from './json.ts';
-import { signTable } from './sign-table.ts';
+import { SoughtTables } from './sought-tables.ts';
 import { USAGE_COUNTS, usageTable } from './token-usage.ts';
 import * as layout from './wasm/layout.ts';
-import { watchedTable } from './watched-table.ts';
 
 type Exports = {
   placeKeyHashes(at: number): void;
@@ -162,8 +161,7 @@ export class WasmInstance {
   readonly #wasm: Exports;
   #bytes: FastBuffer;
   #words: Int32Array;
-  #tablesEnd = TABLES_AT;
-  #tables = new Map<Sought, Tables>();
+  readonly #tables = new SoughtTables(TABLES_AT, TABLES_END);
   /** The body that lies in memory. */
   #current: ScannedBody | undefined;
   #textsEnd = TEXTS_AT;
@@ -209,7 +207,7 @@ export class WasmInstance {
     if (!isUtf8(bytes)) return null;
     this.#current = undefined;
     this.#load(bytes);
-    const { signs, watched } = this.#tablesOf(sought);
+    const { signs, watched } = this.#tables.of(sought, this.#bytes);
     this.#wasm.useSigns(signs, align(bytes.length + SLACK));
     this.#wasm.useWatched(watched);
     const events = this.#wasm.scan(BODY_AT, bytes.length, shape === 'many' ? 1 : 0);
@@ -428,38 +426,6 @@ export class WasmInstance {
     this.#words = new Int32Array(this.#memory.buffer);
   }
 
-  #tablesOf(sought: Sought): Tables {
-    const known = this.#tables.get(sought);
-    if (known !== undefined) return known;
-    const placed = this.#placed(sought) ?? this.#placedFirst(sought);
-    this.#tables.set(sought, placed);
-    return placed;
-  }
-
-  #placedFirst(sought: Sought): Tables {
-    this.#tables.clear();
-    this.#tablesEnd = TABLES_AT;
-    return this.#placed(sought)!;
-  }
-
-  /** undefined: there is no room left. */
-  #placed({ signs, paths }: Sought): Tables | undefined {
-    const begun = this.#tablesEnd;
-    const places = { signs: 0, watched: 0 };
-    const place = (make: (at: number) => Buffer) => {
-      const at = this.#tablesEnd;
-      const table = make(at);
-      this.#tablesEnd = align(at + table.length);
-      if (this.#tablesEnd <= TABLES_END) this.#bytes.set(table, at);
-      return at;
-    };
-    if (signs.length > 0) places.signs = place((at) => signTable(signs, at));
-    if (paths.length > 0) places.watched = place((at) => watchedTable(paths, at));
-    if (this.#tablesEnd <= TABLES_END) return places;
-    this.#tablesEnd = begun;
-    return undefined;
-  }
-
   #putTables(): void {
     this.#bytes.set(ODD, ODD_AT);
     for (const [country, length] of IBAN_LENGTHS)
@@ -566,8 +532,6 @@ function constantsBehind(name: EventColumn): Buffer {
   return writer.bytes();
 }
 
-/** Where the tables of what is sought lie; 0: there is nothing of that kind. */
-type Tables = { signs: number; watched: number };
 type Parts = { rows: Buffer[]; summaries: Buffer[]; reply: Buffer[] };
 
 function align(at: number): number {

@@ -25,6 +25,7 @@ import {
 } from './layout';
 import { recordOf } from './record';
 import { findSigns, isOddCodePoint, noteBeyond } from './signs';
+import { digit, hashOf, hex, is4, oddOnes, plain, typeOf, unit } from './bytes';
 import { beginUsage, isHolder, isUsage, noteUsage, usageTotal } from './usage';
 import { hasBelow, memberOf, noteElsewhere, noteValue, watchPayload } from './watched';
 
@@ -71,13 +72,6 @@ export function placeKeyHashes(at: usize): void {
   return p;
 }
 
-@inline function hex(c: u32): i32 {
-  if (c - 0x30 <= 9) return <i32>(c - 0x30);
-  const l = c | 0x20;
-  if (l - 0x61 <= 5) return <i32>(l - 0x61 + 10);
-  return -1;
-}
-
 function isHex4(p: usize): bool {
   if (p + 4 > end) return false;
   return (hex(load<u8>(p)) | hex(load<u8>(p, 1)) | hex(load<u8>(p, 2)) | hex(load<u8>(p, 3))) >= 0;
@@ -95,10 +89,6 @@ function escape(p: usize): usize {
   return 0;
 }
 
-@inline function unit(p: usize): u32 {
-  return <u32>(hex(load<u8>(p)) << 12 | hex(load<u8>(p, 1)) << 8 | hex(load<u8>(p, 2)) << 4 | hex(load<u8>(p, 3)));
-}
-
 /** Behind four hex digits, or those of a pair. What stands for ASCII is searched for by the engine. */
 function unicode(p: usize): usize {
   let u = unit(p);
@@ -112,16 +102,6 @@ function unicode(p: usize): usize {
   }
   flags |= u < 0x80 || isOddCodePoint(u) ? F_ODD : F_BEYOND;
   return p;
-}
-
-/**
- * A bit for each quote, backslash and control character. A whole vector can always be read: 16 bytes of ours follow the
- * body.
- */
-@inline function oddOnes(p: usize): u32 {
-  const v = v128.load(p);
-  const quotes = i8x16.eq(v, i8x16.splat(0x22)), backslashes = i8x16.eq(v, i8x16.splat(0x5c));
-  return <u32>i8x16.bitmask(v128.or(v128.or(quotes, backslashes), i8x16.le_u(v, i8x16.splat(0x1f))));
 }
 
 /** Behind the opening quote. */
@@ -150,33 +130,6 @@ function text(p: usize): usize {
   }
   return 0;
 }
-
-/** Is there nothing but ASCII without a backslash? */
-function plain(start: usize, stop: usize): bool {
-  for (let from = start; from < stop; from += 16) {
-    const v = v128.load(from);
-    let odd = <u32>i8x16.bitmask(v128.or(v, i8x16.eq(v, i8x16.splat(0x5c))));
-    if (stop - from < 16) odd &= (1 << <u32>(stop - from)) - 1;
-    if (odd != 0) return false;
-  }
-  return true;
-}
-
-/** Eight bytes at a time; what is read past the end is cut off. */
-@inline function hashOf(start: usize, length: usize): u32 {
-  let hash: u64 = <u64>length + 1;
-  let left = length;
-  while (left > 8) {
-    hash = (hash ^ load<u64>(start)) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 32;
-    start += 8;
-    left -= 8;
-  }
-  if (left > 0) hash ^= load<u64>(start) & (<u64>-1 >> <u64>((8 - left) << 3));
-  return <u32>((hash * 0x9e3779b97f4a7c15) >> 32);
-}
-
-@inline function digit(c: u32): bool { return c - 0x30 <= 9; }
 
 /** One digit at least. */
 @inline function digits(p: usize): usize {
@@ -341,8 +294,6 @@ function object(p: usize, depth: i32, node: usize): usize {
   store<u32>(record, <u32>start);
   store<u32>(record, <u32>stop, 4);
 }
-
-@inline function is4(p: usize, w: u32): bool { return load<u32>(p) == w; }
 
 /** The payload: an object whose own keys give columns. `base` is the body's start, `r` the event's record. */
 function payload(p: usize, depth: i32, r: usize, base: usize): usize {
@@ -539,12 +490,7 @@ function kind(p: usize, r: usize): usize {
   p = literal(start);
   if (p == 0) return 0;
   const length = p - 1 - start;
-  let type = -1;
-  if (length == 9 && load<u64>(start) == 0x6c61635f6c6f6f74 && load<u8>(start, 8) == 0x6c) type = 2; // tool_call
-  else if (length == 10 && load<u64>(start) == 0x6974656c706d6f63 && load<u16>(start, 8) == 0x6e6f) type = 1; // completion
-  else if (length == 6 && is4(start, 0x6d6f7270) && load<u16>(start, 4) == 0x7470) type = 0; // prompt
-  else if (length == 6 && is4(start, 0x74737563) && load<u16>(start, 4) == 0x6d6f) type = 4; // custom
-  else if (length == 5 && is4(start, 0x6f727265) && load<u8>(start, 4) == 0x72) type = 3; // error
+  const type = typeOf(start, length);
   if (type < 0) return 0;
   store<i32>(r, type);
   return p;
