@@ -40,31 +40,15 @@ import type {
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
 import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
+import { lookAt, NOTHING, Places } from './look.ts';
 import { type RedactedCopy, redact } from './redaction/redact-payload.ts';
 import type { Redaction } from './redaction/redaction.ts';
-import {
-  entryOf,
-  type Plan,
-  pivoted,
-  planOf,
-  redactionOf,
-  rulesOfTool,
-  shareScanner,
-  TOOL,
-  toolOf,
-  weightOf,
-} from './rule-index.ts';
-import { Sought, UNKNOWN } from './sought.ts';
+import { entryOf, type Plan, planOf, redactionOf, rulesOfTool, shareScanner, toolOf, weightOf } from './rule-index.ts';
+import { Sought } from './sought.ts';
 import { FOUND } from './text-search/scanner.ts';
 import type { TextView } from './text-view.ts';
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
-const NOTHING: Judgement = Object.freeze({
-  rateChecks: NO_CHECKS,
-  found: Object.freeze([]),
-  redacted: null,
-});
-
 export const ALLOWED: Decision = Object.freeze({
   outcome: 'allowed',
   reason: null,
@@ -144,8 +128,8 @@ export class RuleSet {
   #lastPlans: (Plan | undefined)[] = [];
   /** What the demands of the rules speak of: to be looked for in an event's text before `look`. */
   readonly sought: Sought;
-  /** Where the paths stand that are asked without a rule's demands: the tool's, and those of limits. */
-  readonly #places: ReadonlyMap<Path, number | null>;
+  readonly #places: Places;
+  readonly #byText: Parameters<typeof lookAt>[2];
   /** All data filters that inspect the whole payload share one scanner, so that its strings are walked once. */
   readonly #filter: Filter | null;
   /** With those of single fields. */
@@ -175,7 +159,7 @@ export class RuleSet {
   /** Rules of which a condition counts as met for what it cannot judge, and why. */
   readonly #unjudged = new Map<IndexedRule, Unjudged>();
   readonly #live: IndexedRule[] = [];
-  #absent = NONE_ABSENT;
+  #absent: Closer['absent'] | undefined;
   /** The condition that was asked last, should it fail. */
   #asked = '';
 
@@ -186,14 +170,11 @@ export class RuleSet {
     this.traceKey = options.traceKey;
     this.#onRuleError = options.onRuleError ?? (() => undefined);
     this.sought = new Sought(options.sought);
-    const places = new Map<Path, number | null>([[TOOL, this.sought.path(TOOL)]]);
-    this.#places = places;
     this.#entries = sorted.map((policy, order) =>
       entryOf(options.compiled?.get(policy.id) ?? compileRule(policy), order, this.sought),
     );
-    for (const { rule } of this.#entries)
-      if (rule.terms.type === 'rate_limit' && typeof rule.terms.per !== 'string')
-        places.set(rule.terms.per, this.sought.path(rule.terms.per));
+    this.#places = new Places(this.sought, this.#entries);
+    this.#byText = { places: this.#places, checkOf: (entry, event) => this.#checkOf(entry, event) };
     this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
     this.#filter = shareScanner(this.#entries, options.previous === undefined ? null : options.previous.#filter);
     this.#filters = [...new Set(this.#entries.flatMap(({ filter }) => filter ?? []))];
@@ -284,12 +265,12 @@ export class RuleSet {
   /** The same as far as the text says it. */
   concernedByText(event: TextView): readonly IndexedRule[] {
     const plan = this.#plan(event);
-    return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, this.#toolOf(event))];
+    return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, this.#places.toolOf(event))];
   }
 
   #begin(event: EventView, allowance: Allowance | undefined, closer: Closer | undefined): void {
     this.#spent = 0;
-    this.#absent = closer === undefined ? NONE_ABSENT : closer.absent;
+    this.#absent = closer?.absent;
     this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left);
     this.#fieldUnits = fieldUnits(event.payloadText.length);
     this.#expressionUnits = expressionUnits(event.payloadText.length);
@@ -348,59 +329,10 @@ export class RuleSet {
   }
 
   /**
-   * Judges by what is known without making values of the event. Where some rule may match, or a limit's counter is not
-   * known: what `judge` has to look at. Agrees with `judge` wherever it answers.
+   * Judges by what is known without making values of the event; where that is not enough: what `judge` has to look at.
    */
   look(event: TextView): Judgement | Closer {
-    if (this.size === 0) return NOTHING;
-    const plan = this.#plan(event);
-    const tool = plan.byTool === null ? undefined : this.#toolOf(event);
-    const always = mayMatch(pivoted(plan, event), event);
-    const ofTool = mayMatch(rulesOfTool(plan, tool), event);
-    if (always.length + ofTool.length === 0) {
-      const counted = this.#countedBy(plan, event);
-      if (counted !== null) return counted;
-    }
-    const first = always.length === 0 ? plan.limits : [...plan.limits, ...always].sort(byPlace);
-    const entries = ofTool.length === 0 ? first : [...first, ...ofTool];
-    return { entries, absent: absentOf(entries, event) };
-  }
-
-  #toolOf(event: TextView): unknown {
-    return this.#placed(TOOL, event);
-  }
-
-  /** What a path leads to; UNKNOWN: more than one thing, or something long. */
-  #placed(path: Path, event: TextView): unknown {
-    const place = this.#places.get(path) ?? null;
-    return place === null || event.isElsewhere(place) ? UNKNOWN : event.at(place);
-  }
-
-  /** Limits that count every event of a plan, as one judgement for equal ones; null: a counter is not known. */
-  #countedBy({ limits, counted }: Plan, event: TextView): Judgement | null {
-    if (limits.length === 0) return NOTHING;
-    let key: unknown;
-    let isOne = true;
-    for (const { rule } of limits) {
-      const { per } = rule.terms as RateLimitTerms;
-      if (typeof per === 'string') continue;
-      const value = this.#counterAt(per, event);
-      if (value === UNKNOWN || (typeof value === 'object' && value !== null)) return null;
-      key = isOne ? value : `${typeof key} ${String(key).length} ${key} ${typeof value} ${value}`;
-      isOne = false;
-    }
-    let judgement = counted.get(key);
-    if (judgement === undefined) {
-      const rateChecks = limits.map((entry) => this.#checkOf(entry, event));
-      judgement = { rateChecks, found: [], redacted: null };
-      if (counted.size >= COUNTED_KNOWN_MAX) counted.clear();
-      counted.set(key, judgement);
-    }
-    return judgement;
-  }
-
-  #counterAt(per: Path, event: TextView): unknown {
-    return per.root === 'payload' ? this.#placed(per, event) : event[per.root];
+    return this.size === 0 ? NOTHING : lookAt(this.#plan(event), event, this.#byText);
   }
 
   #plan({ agent_id: agent, type }: Pick<EventView, 'agent_id' | 'type'>): Plan {
@@ -508,7 +440,7 @@ export class RuleSet {
   #counterValue(entry: IndexedRule, per: Path, event: EventView | TextView): string {
     try {
       if ('payload' in event) return counterValue(per, event, new Budget(this.#fieldUnits));
-      return counterOf(this.#counterAt(per, event), new Budget(fieldUnits(event.bytes)));
+      return counterOf(this.#places.counterAt(per, event), new Budget(fieldUnits(event.bytes)));
     } catch (error) {
       this.#reasonOf(error, entry.rule);
       return '';
@@ -529,7 +461,7 @@ export class RuleSet {
     wanted.fill(0);
     for (const entry of this.#live) {
       if (entry.filter !== filter) continue;
-      const absent = this.#absent.get(entry);
+      const absent = this.#absent?.get(entry);
       for (const needle of entry.needles) if (absent?.has(needle) !== true) wanted[needle] = 1;
     }
     scanner.begin(wanted, event.payloadText.length, this.#most - this.#spent);
@@ -577,45 +509,6 @@ export class RuleSet {
 }
 
 const NO_FILTERS: readonly Filter[] = [];
-/** Values of paths that limits count by, with the judgement of each. */
-const COUNTED_KNOWN_MAX = 1_000;
-const NO_ENTRIES: readonly IndexedRule[] = [];
-
-function mayMatch(entries: readonly IndexedRule[], event: TextView): readonly IndexedRule[] {
-  let open: IndexedRule[] | undefined;
-  for (const entry of entries) {
-    let holds = true;
-    for (const demand of entry.demands)
-      if (!demand(event)) {
-        holds = false;
-        break;
-      }
-    if (!holds) continue;
-    open ??= [];
-    open.push(entry);
-  }
-  return open ?? NO_ENTRIES;
-}
-
-const NONE_ABSENT: Closer['absent'] = new Map();
-
-/** Needles that cannot be found in the event, of each filter that has some. */
-function absentOf(entries: readonly IndexedRule[], event: TextView): Closer['absent'] {
-  let absent: Map<IndexedRule, Set<number>> | undefined;
-  for (const entry of entries) {
-    if (entry.needleDemands.length < 2) continue;
-    const own = new Set<number>();
-    for (const [i, demand] of entry.needleDemands.entries())
-      if (demand !== null && !demand(event)) own.add(entry.needles[i]!);
-    absent ??= new Map();
-    absent.set(entry, own);
-  }
-  return absent ?? NONE_ABSENT;
-}
-
-function byPlace(a: IndexedRule, b: IndexedRule): number {
-  return a.order - b.order;
-}
 const NO_DETAIL: Detail = Object.freeze({});
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
