@@ -18,7 +18,6 @@ import type { Detector } from '../detectors/detectors.ts';
 import { Automaton, unitsOfCharacter } from './automaton.ts';
 import { isFastPlain, LiteralSearch } from './literal-search.ts';
 import { compileCandidate, type Pattern, Program, shortestMatch } from './program.ts';
-import { mayMatch } from './signs.ts';
 
 /** What is searched for. Needles with the same key are the same. */
 export type Needle = { key: string; pattern: Pattern | null; detector: Detector | null };
@@ -229,8 +228,6 @@ export class Scanner {
 
   #scanGroup(group: Group, text: string): void {
     this.#budget.spend(STRING_UNITS);
-    // So that no pattern is over for texts that it cannot match.
-    if (this.#pass === ALONE && !mayMatch(patternOf(this.needles[group.members[0]!]!), text)) return;
     if (!group.search(text, this.#budget)) return;
     if (group.isOver && this.#pass === ALONE) {
       this.#note(group.members[0]!, FOUND.over);

@@ -5,7 +5,7 @@
 // Invariant: sound, not complete. An event that shows none of the signs of a pattern holds nothing that the pattern
 // matches; about one that does nothing is known. Characters that JSON writes otherwise (`"`, `/`, blanks) are elements
 // of their own, a backslash ends a sign; what is escaped as \u, or folded, the codec says of the whole event.
-import { isItself, standsForItself } from '../texts/folded.ts';
+import { standsForItself } from '../texts/folded.ts';
 import type { Pattern } from './program.ts';
 
 /** An element is its kind and, in the low byte, a byte of UTF-8 or the number of a class (SIGN_CLASSES). */
@@ -101,56 +101,6 @@ export function signsOfPattern(pattern: Pattern): readonly Sign[] | null {
     known.set(pattern, signs);
   }
   return signs;
-}
-
-const inTexts = new WeakMap<readonly Sign[], RegExp>();
-
-/**
- * Can a text be one that the pattern matches? By its signs: where none shows, a pattern takes nothing of a budget, here
- * and on bytes.
- */
-export function mayMatch(pattern: Pattern, text: string): boolean {
-  const signs = signsOfPattern(pattern);
-  if (signs === null) return true;
-  let expression = inTexts.get(signs);
-  if (expression === undefined) {
-    expression = new RegExp(signs.map(({ elements }) => sourceOf(elements)).join('|'));
-    inTexts.set(signs, expression);
-  }
-  return expression.test(text) || !isItself(text);
-}
-
-function sourceOf(elements: readonly number[]): string {
-  const parts: (string | number[])[] = [];
-  for (const element of elements) {
-    const low = element & 0xff;
-    const last = parts.at(-1);
-    if (element < 0x100 && typeof last === 'object') last.push(element);
-    else if (element < 0x100) parts.push([element]);
-    else if (element === ELEMENT.blanks) parts.push('[\\t-\\r ]+');
-    else if (element - low === ELEMENT.ofClass) parts.push(`[${classSource(SIGN_CLASSES[low]!)}]`);
-    else
-      parts.push(element - low === ELEMENT.anyCase ? `[${codeSource(low)}${codeSource(low ^ 0x20)}]` : codeSource(low));
-  }
-  // Of a character that was cut at the end nothing is asked.
-  return parts.map((part) => (typeof part === 'string' ? part : textSource(part))).join('');
-}
-
-function textSource(bytes: readonly number[]): string {
-  return [...Buffer.from(bytes).toString().replaceAll('\ufffd', '')].map((c) => codeSource(c.codePointAt(0)!)).join('');
-}
-
-function codeSource(codePoint: number): string {
-  return [...String.fromCodePoint(codePoint)]
-    .flatMap((character) => character.split(''))
-    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-    .join('');
-}
-
-function classSource(bits: Uint8Array): string {
-  let source = '';
-  for (let c = 0; c < 0x80; c++) if ((bits[c >> 3]! & (1 << (c & 7))) !== 0) source += codeSource(c);
-  return source;
 }
 
 /** Opcodes of re2js: see program.ts. */

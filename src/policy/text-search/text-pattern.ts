@@ -5,7 +5,6 @@ import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
 import { Automaton, unitsOfCharacter } from './automaton.ts';
 import { LiteralSearch } from './literal-search.ts';
 import { type Pattern, Program } from './program.ts';
-import { mayMatch } from './signs.ts';
 
 const made = new WeakMap<Pattern, TextPattern>();
 
@@ -21,7 +20,6 @@ export function textPatternOf(pattern: Pattern): TextPattern {
 
 class TextPattern {
   readonly source: string;
-  readonly #pattern: Pattern;
   readonly #literal: LiteralSearch | null;
   readonly #automaton: Automaton | null;
   readonly #unitsOfCharacter: number;
@@ -29,7 +27,6 @@ class TextPattern {
 
   constructor(pattern: Pattern) {
     this.source = pattern.source;
-    this.#pattern = pattern;
     this.#unitsOfCharacter = unitsOfCharacter(pattern.instructions.length);
     this.#literal = pattern.literal === null ? null : new LiteralSearch(pattern.literal);
     this.#automaton = pattern.literal === null ? new Automaton(new Program([pattern]), 'search') : null;
@@ -43,7 +40,6 @@ class TextPattern {
       automaton.free();
       return this.#search(text, budget);
     }
-    if (!mayMatch(this.#pattern, text)) return false;
     const { left } = budget;
     automaton.meter(Math.max(0, left));
     try {

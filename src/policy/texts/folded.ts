@@ -132,17 +132,6 @@ export function standsForItself(codePoint: number): boolean {
   return kindAt(String.fromCodePoint(codePoint), 0) === ITSELF;
 }
 
-/** Does each of its characters? */
-export function isItself(text: string): boolean {
-  if (!isFoldable(text)) return true;
-  for (let i = 0; i < text.length; i += isPairAt(text, i) ? 2 : 1)
-    if (text.charCodeAt(i) >= 0x7f && kindAt(text, i) !== ITSELF) return false;
-  return !CONTROLS.test(text);
-}
-
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are folded away
-const CONTROLS = /[\u0000-\u0008\u000e-\u001f]/;
-
 /** Beyond the planes of living scripts and of signs nothing is looked up. */
 const LOOKED_UP_MAX = 0x20000;
 const BLOCK = 256;
