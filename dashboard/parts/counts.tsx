@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
 import type { Counted } from './histogram.tsx';
 import { Histogram } from './histogram.tsx';
+import { Table } from './table.tsx';
 
 const DAY_MS = 86_400_000;
 
@@ -44,28 +45,14 @@ export function CountsTable({
   if (lines.length === 0) return null;
   return (
     <section class="scroll tall" tabIndex={0} aria-label={label}>
-      <table class="counts">
-        <thead>
-          <tr>
-            <th scope="col">{head}</th>
-            {names.map((name) => (
-              <th key={name} scope="col">
-                {name}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {lines.map(({ key, title, counts }) => (
-            <tr key={key}>
-              <th scope="row">{title}</th>
-              {names.map((name) => (
-                <td key={name}>{(counts[name] ?? 0).toLocaleString('en')}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        kind="counts"
+        head={[head, ...names]}
+        rows={lines.map(({ key, title, counts }) => ({
+          key,
+          cells: [title, ...names.map((name) => (counts[name] ?? 0).toLocaleString('en'))],
+        }))}
+      />
     </section>
   );
 }

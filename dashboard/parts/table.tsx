@@ -4,10 +4,12 @@ import type { ComponentChildren } from 'preact';
 
 export type TableRow = { key: string; isOpen?: boolean; cells: readonly ComponentChildren[] };
 
-/** `rows`: each with as many cells as `head` has names. */
-export function Table({ head, rows }: { head: readonly string[]; rows: readonly TableRow[] }) {
+type TableProps = { head: readonly string[]; rows: readonly TableRow[]; kind?: 'wide' | 'counts' };
+
+/** `rows`: each with as many cells as `head` has names. `kind`: one of counts stays a table where there is no room. */
+export function Table({ head, rows, kind = 'wide' }: TableProps) {
   return (
-    <table class="wide">
+    <table class={kind}>
       <thead>
         <tr>
           {head.map((name) => (
