@@ -206,7 +206,8 @@ function plan(
     made.flatMap(({ before, declared }) => (before === undefined ? [declared] : [])),
     left,
   );
-  const gone = left.filter((before) => ![...renamed.values()].includes(before)).sort(byName);
+  const kept = new Set(renamed.values());
+  const gone = left.filter((before) => !kept.has(before)).sort(byName);
   const planned = [
     ...made.map(({ before, declared }) => plannedOf(before ?? renamed.get(declared), declared, at)),
     ...gone.map((before) => plannedOf(before, null, at)),
