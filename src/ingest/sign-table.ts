@@ -54,7 +54,9 @@ export function signTable(signs: readonly (readonly Sign[])[], at: number): Buff
   const classesAt = elementsAt + elements.length * 2;
   const table = Buffer.alloc(classesAt + classes.size * CLASS_BYTES);
   table.writeUInt32LE(shift, SHIFT_AT);
-  const firsts = [...new Set(entries.filter(({ bytes }) => bytes.length < WHOLE).map(({ bytes }) => bytes[0]!))].sort();
+  const firsts = [...new Set(entries.filter(({ bytes }) => bytes.length < WHOLE).map(({ bytes }) => bytes[0]!))].sort(
+    (a, b) => a - b,
+  );
   for (const [i, first] of firsts.entries()) addToMasks(table, first, Math.floor((i * BUCKETS) / firsts.length));
   for (const { bytes, key } of entries) {
     if (bytes.length < WHOLE) continue;

@@ -3,13 +3,13 @@
 // at the paths that the rules speak of, which texts occur. A value at a path is asked by the condition itself.
 // Invariant: a demand that says no is right: the engine would not match the rule. One that says yes says nothing.
 // What the engine does before it would come to a demand may end in a match by itself (work over a budget, an error), so
-// a demand counts only behind what is sure not to (`isCheap`).
+// a demand counts only behind what is sure not to (`unitsOf`).
 import { Budget, OverBudget } from './budget.ts';
 import type { Rule } from './compile.ts';
 import type { FieldCondition } from './conditions/field-condition.ts';
 import { signsOfDetector } from './detectors/detector-signs.ts';
 import type { IndexedRule } from './judgement.ts';
-import { type Sought, UNKNOWN } from './sought.ts';
+import { isShown, type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
 import { anySigns, literalsOf, type Sign, signsOfPattern } from './text-search/signs.ts';
 import type { Demand, Pivot, TextView } from './text-view.ts';
@@ -47,13 +47,9 @@ export function demandsOf(rule: Rule, plan: ReadonlySet<FieldCondition>, sought:
   const needleDemands = bits.map((bit) => (bit === null ? null : isShown(bit)));
   if (bits.every((bit) => bit !== null)) {
     pivot ??= { bits };
-    demands.push((event) => bits.some((bit) => event.hasAny(bit >> 5, 1 << (bit & 31))));
+    demands.push((event) => needleDemands.some((demand) => demand!(event)));
   }
   return { demands, pivot, needleDemands };
-}
-
-function isShown(bit: number): Demand {
-  return (event) => event.hasAny(bit >> 5, 1 << (bit & 31));
 }
 
 /** What must show, or stand at its path, for a condition to hold; null: it may hold for nothing. */

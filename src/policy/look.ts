@@ -4,7 +4,7 @@
 import type { Path } from './conditions/path.ts';
 import type { Closer, IndexedRule, Judgement, RateCheck } from './judgement.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
-import { type Plan, pivoted, rulesOfTool, TOOL } from './rule-index.ts';
+import { byOrder, type Plan, pivoted, rulesOfTool, TOOL } from './rule-index.ts';
 import { type Sought, UNKNOWN } from './sought.ts';
 import type { TextView } from './text-view.ts';
 
@@ -53,7 +53,7 @@ export function lookAt(plan: Plan, event: TextView, asked: Asked): Judgement | C
     const counted = countedBy(plan, event, asked);
     if (counted !== null) return counted;
   }
-  const first = always.length === 0 ? plan.limits : [...plan.limits, ...always].sort(byPlace);
+  const first = always.length === 0 ? plan.limits : [...plan.limits, ...always].sort(byOrder);
   const entries = ofTool.length === 0 ? first : [...first, ...ofTool];
   return { entries, absent: absentOf(entries, event) };
 }
@@ -115,8 +115,4 @@ function absentOf(entries: readonly IndexedRule[], event: TextView): Closer['abs
     absent.set(entry, own);
   }
   return absent ?? NONE_ABSENT;
-}
-
-function byPlace(a: IndexedRule, b: IndexedRule): number {
-  return a.order - b.order;
 }

@@ -183,7 +183,7 @@ export function pivoted({ asked, byBit, byPath, unpivoted }: Plan, event: TextVi
   return shown.size === 0 ? unpivoted : [...unpivoted, ...shown].sort(byOrder);
 }
 
-function byOrder(a: IndexedRule, b: IndexedRule): number {
+export function byOrder(a: IndexedRule, b: IndexedRule): number {
   return a.order - b.order;
 }
 

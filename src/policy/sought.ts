@@ -49,7 +49,7 @@ export class Sought {
   /** One of these signs must show; null: that cannot be asked. */
   demand(signs: readonly Sign[] | null): Demand | null {
     const bit = this.bitOf(signs);
-    return bit === null ? null : (event) => event.hasAny(bit >> 5, 1 << (bit & 31));
+    return bit === null ? null : isShown(bit);
   }
 
   #numberOf(signs: readonly Sign[]): number | null {
@@ -72,8 +72,14 @@ export class Sought {
     return number;
   }
 
+  /** The place of own members alone, as CEL and JSON Schema read them; null: it is not watched. */
+  member(segments: readonly string[]): number | null {
+    // What objects have by nature is no member.
+    return segments.some((key) => key in Object.prototype) ? null : this.path({ root: 'payload', segments });
+  }
+
   /** The place of a path into the payload; null: it is not watched. */
-  path({ root, segments }: Pick<Path, 'root' | 'segments'>): number | null {
+  path({ root, segments }: { root: Path['root']; segments: readonly string[] }): number | null {
     if (root !== 'payload' || segments.length === 0) return null;
     const name = nameOfPath(segments);
     const known = this.#places.get(name);
@@ -83,6 +89,11 @@ export class Sought {
     this.#places.set(name, place);
     return place;
   }
+}
+
+/** May the sign of a bit show? */
+export function isShown(bit: number): Demand {
+  return (event) => event.hasAny(bit >> 5, 1 << (bit & 31));
 }
 
 function nameOfPath(keys: readonly string[]): string {

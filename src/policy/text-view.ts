@@ -22,6 +22,9 @@ export type TextView = {
   /** May the path lead to more: into lists, into text inside text, by keys that are folded to its own? */
   isElsewhere(path: number): boolean;
 };
+/** The first bytes of an object and of a text. */
+export const OPEN = 0x7b;
+export const QUOTE = 0x22;
 /** One of these bits must be set (sought.ts), or something stand at a path. */
 export type Pivot = { bits: readonly number[] } | { path: number };
 /** false: what it is asked about cannot be so. */

@@ -2,7 +2,7 @@
 // holds. Of its path each key, of its operators those that ask for text. Part of compiling a condition.
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { anySigns, type Sign, signsOfPattern, signsOfText } from '../text-search/signs.ts';
-import { globPattern } from './operands.ts';
+import { globPattern, HOLD_FOR_NOTHING } from './operands.ts';
 import type { Path } from './path.ts';
 
 /** One sign of each must show. */
@@ -28,5 +28,5 @@ export function signsOfCondition(path: Path, operators: ReadonlyMap<string, unkn
 function holdsForNothing(operators: ReadonlyMap<string, unknown>): boolean {
   if (operators.get('exists') === false) return true;
   const names = [...operators.keys()].filter((name) => name !== 'exists');
-  return operators.get('exists') !== true && names.every((name) => name === 'ne' || name === 'not_in');
+  return operators.get('exists') !== true && names.every((name) => HOLD_FOR_NOTHING.has(name));
 }

@@ -7,7 +7,7 @@
 
 import { type Sought, UNKNOWN } from '../sought.ts';
 import { anySigns, signsOfText } from '../text-search/signs.ts';
-import type { Demand, TextView } from '../text-view.ts';
+import { type Demand, OPEN, QUOTE, type TextView } from '../text-view.ts';
 
 /** Of the library's syntax tree. */
 type Syntax = { op: string; args: unknown };
@@ -77,8 +77,6 @@ function there([name, [argument]]: [string, Syntax[]], sought: Sought): Part | n
   };
 }
 
-const OPEN = 0x7b;
-
 function notThere({ op, args }: Syntax, sought: Sought): Part | null {
   const [name, [argument]] = (op === 'call' ? args : ['', []]) as [string, Syntax[]];
   const path = name === 'has' && argument !== undefined ? placesOf(argument, sought) : null;
@@ -94,10 +92,8 @@ function placesOf(syntax: Syntax, sought: Sought): Places | null {
   const keys = keysOf(syntax);
   if (keys === null || keys[0] !== 'payload' || keys.length < 2) return null;
   const segments = keys.slice(1);
-  // What objects have by nature is no member.
-  if (segments.some((key) => key in Object.prototype)) return null;
-  const place = sought.path({ root: 'payload', segments });
-  const holder = segments.length === 1 ? null : sought.path({ root: 'payload', segments: segments.slice(0, -1) });
+  const place = sought.member(segments);
+  const holder = segments.length === 1 ? null : sought.member(segments.slice(0, -1));
   return place === null || (holder === null && segments.length > 1) ? null : { place, holder };
 }
 
@@ -177,8 +173,6 @@ function textPart(
     return value !== UNKNOWN || event.firstAt(path.place) !== QUOTE || isThere(event);
   });
 }
-
-const QUOTE = 0x22;
 
 function valuePart({ place }: Places, mayHold: (value: unknown, event: TextView) => boolean): Part {
   return { mayBeTrue: (event) => mayHold(event.at(place), event), weighs: 1, isWhole: true };

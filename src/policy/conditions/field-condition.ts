@@ -21,7 +21,7 @@ import { withSpaces } from '../texts/blanks.ts';
 import { foldedText } from '../texts/folded.ts';
 import { FOLDING_UNITS, formsOf, innerOf } from '../texts/text-forms.ts';
 import { type ConditionSigns, signsOfCondition } from './condition-signs.ts';
-import { globPattern, isScalar, mistakeIn, type Scalar } from './operands.ts';
+import { globPattern, HOLD_FOR_NOTHING, isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { REDACTED_KEY, type Step } from './pointer.ts';
 
@@ -36,9 +36,6 @@ type TextTest = ((text: string, budget: Budget) => boolean) & {
   whole?: (value: object, budget: Budget) => boolean;
   met?: () => number;
 };
-
-/** Operators that hold where there is no value at all. */
-const HOLD_FOR_NOTHING: ReadonlySet<string> = new Set(['ne', 'not_in']);
 
 export class FieldCondition {
   /** As the policy writes it. */

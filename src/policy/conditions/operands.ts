@@ -1,7 +1,6 @@
 // What is wrong with the operators of a condition and their operands (part of compiling a policy; match.ts runs those
 // that are sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept,
 // for a slip.
-
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { entryOf } from '../../common/entry.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
@@ -130,3 +129,6 @@ function truth(operand: unknown): string {
 function hint(what: string): string {
   return `; did you mean ${what}?`;
 }
+
+/** Operators that hold where there is no value at all. */
+export const HOLD_FOR_NOTHING: ReadonlySet<string> = new Set(['ne', 'not_in']);

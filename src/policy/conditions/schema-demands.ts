@@ -5,7 +5,7 @@
 // keyword is asked by the engine.
 
 import type { Sought } from '../sought.ts';
-import type { Demand, TextView } from '../text-view.ts';
+import { type Demand, OPEN, QUOTE, type TextView } from '../text-view.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -13,8 +13,6 @@ type Schema = Readonly<Record<string, unknown>>;
 const SILENT: ReadonlySet<string> = new Set([
   ...['title', 'description', '$comment', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly', '$schema'],
 ]);
-const OPEN = 0x7b;
-const QUOTE = 0x22;
 
 /** `bytesMax`: of a payload whose validation cannot go over its budget. */
 export function demandsOfSchema(schema: unknown, bytesMax: number, sought: Sought): Demand[] {
@@ -30,7 +28,7 @@ function ofObject(schema: unknown, keys: readonly string[], sought: Sought): Dem
     if (SILENT.has(keyword) || (keyword === 'type' && typesOf(wanted).includes('object'))) continue;
     if (keyword === 'required') {
       for (const key of wanted as string[]) {
-        const place = placeOf([...keys, key], sought);
+        const place = sought.member([...keys, key]);
         if (place === null) return null;
         parts.push((event) => event.firstAt(place) !== 0);
       }
@@ -46,7 +44,7 @@ function ofObject(schema: unknown, keys: readonly string[], sought: Sought): Dem
 }
 
 function ofProperty(schema: unknown, keys: readonly string[], sought: Sought): Demand | null {
-  const place = placeOf(keys, sought);
+  const place = sought.member(keys);
   if (place === null || !isObject(schema)) return null;
   const inner = 'properties' in schema || 'required' in schema ? ofObject(schema, keys, sought) : null;
   if (inner === null && ('properties' in schema || 'required' in schema)) return null;
@@ -141,12 +139,6 @@ function typeAt(event: TextView, place: number): string {
     default:
       return 'number';
   }
-}
-
-function placeOf(segments: readonly string[], sought: Sought): number | null {
-  return segments.some((key) => key in Object.prototype)
-    ? null
-    : sought.path({ root: 'payload', segments: [...segments] });
 }
 
 function isObject(value: unknown): value is Schema {
