@@ -8,10 +8,10 @@ import type { Page } from 'playwright-core';
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
-import { sharedService } from '../support/shared-service.ts';
+import { startService } from '../support/service.ts';
 
 async function actions(): Promise<void> {
-  const service = await sharedService(t);
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
   const api = new Api(t, service);
   const agent = (await api.post('/v1/agents', { name: 'payer' })).json.id as string;
   const send = (payload: object) => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload });

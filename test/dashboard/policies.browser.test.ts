@@ -7,14 +7,14 @@ import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
 import { tabTo, told } from '../support/page-reading.ts';
-import { sharedService } from '../support/shared-service.ts';
+import { startService } from '../support/service.ts';
 
 /** More than a double holds. */
 const LARGE = '653247040368672769';
 const FINE = '1000.00000000000000001';
 
 async function policies(): Promise<void> {
-  const service = await sharedService(t);
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
   const api = new Api(t, service);
   const agent = (await api.post('/v1/agents', { name: 'payer' })).json.id as string;
   const send = (payload: object) => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload });
