@@ -1,16 +1,119 @@
-// What the scripts that run tests share: the runner, and what test files share in one run.
+// What the scripts that run tests share: running files, and what test files share in one run.
+// Invariant: what was started here is ended here, also by a signal. A file that does not end in time has failed.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 
 export const root = path.dirname(path.dirname(new URL(import.meta.url).pathname));
+const built = path.join(root, 'build', 'test');
+/** What each file printed in the last run, and how it ended. */
+const results = path.join(root, 'build', 'test-results');
+/** Kept in the repository, so that a fresh clone begins with the files that take longest. */
+const timesFile = path.join(root, 'test', 'times.json');
+const FILE_SECONDS_MAX = 600;
+/** What a file prints for a failure that a reader needs; all of it is in its file. */
+const SHOWN_CHARACTERS_MAX = 20_000;
+const TICKS_PER_SECOND = 100;
 
-/** Runs tap with these arguments. Resolves with its exit status. */
-export function tap(args, env = {}) {
-  const program = path.join(root, 'node_modules', '.bin', 'tap');
-  const child = spawn(program, args, { cwd: root, env: { ...process.env, ...env }, stdio: 'inherit' });
-  return new Promise((resolve) => child.on('exit', (code) => resolve(code ?? 1)));
+/** Names of all test files, as `http/api.path`. */
+export function testNames() {
+  return readdirSync(built, { recursive: true })
+    .filter((name) => name.endsWith('.test.js'))
+    .map((name) => name.slice(0, -'.test.js'.length))
+    .sort();
+}
+
+/** Name -> seconds and processor seconds of the last run that was recorded. */
+export function recordedTimes() {
+  return existsSync(timesFile) ? JSON.parse(readFileSync(timesFile, 'utf8')) : {};
+}
+
+export function recordTimes(times) {
+  const all = Object.entries({ ...recordedTimes(), ...times })
+    .filter(([name]) => existsSync(path.join(root, 'test', `${name}.test.ts`)))
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  const lines = all.map(([name, [seconds, busy]]) => `  "${name}": [${Math.ceil(seconds)}, ${Math.ceil(busy)}]`);
+  writeFileSync(timesFile, `{\n${lines.join(',\n')}\n}\n`);
+}
+
+/**
+ * Runs test files, each as a program of its own that prints TAP and ends with its result; the runner's own process
+ * takes a tenth of the processor time of all. `jobs` at a time, those that took longest first. Says how each ended.
+ * Resolves with the names of what failed, and with what each took.
+ */
+export async function runFiles(names, { jobs = 3, env = {} } = {}) {
+  const known = recordedTimes();
+  const waiting = [...names].sort((a, b) => (known[b]?.[0] ?? 60) - (known[a]?.[0] ?? 60));
+  const total = waiting.length;
+  const failed = [];
+  const times = {};
+  const running = new Set();
+  const handOn = (signal) => {
+    waiting.length = 0;
+    for (const child of running) child.kill(signal);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, handOn);
+  let done = 0;
+  const work = async () => {
+    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
+      const { code, seconds, busy, counts, failure } = await runFile(name, env, running);
+      times[name] = [seconds, busy];
+      const outcome = code === 0 ? 'ok    ' : 'FAILED';
+      const place = `${++done}/${total}`.padStart(7);
+      const took = `${seconds.toFixed(0).padStart(4)} s ${busy.toFixed(0).padStart(4)} s busy`;
+      process.stdout.write(`${outcome} ${place} ${took}  ${name}: ${counts}\n`);
+      if (code === 0) continue;
+      failed.push(name);
+      process.stdout.write(`${failure}\n(ended with ${code}; all of it: build/test-results/${name}.tap)\n`);
+    }
+  };
+  await Promise.all(Array.from({ length: jobs }, work));
+  for (const signal of ['SIGINT', 'SIGTERM']) process.removeListener(signal, handOn);
+  return { failed, times };
+}
+
+/** Failovers (`test/cluster`) are no tests of their own name: they run by test-elsewhere.mjs alone. */
+function programOf(name) {
+  return path.join(built, name.endsWith('.cluster') ? `${name}.js` : `${name}.test.js`);
+}
+
+async function runFile(name, env, running) {
+  const result = path.join(results, name);
+  mkdirSync(path.dirname(result), { recursive: true });
+  const usage = `${result}.usage`;
+  const began = performance.now();
+  const child = spawn(
+    process.execPath,
+    [`--import=${path.join(root, 'scripts', 'plain-children.mjs')}`, programOf(name)],
+    {
+      cwd: root,
+      env: { ...process.env, TAP_TIMEOUT: String(FILE_SECONDS_MAX), ...env, GATEHOUSE_TEST_USAGE_FILE: usage },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  running.add(child);
+  // The test ends by itself at its limit and says what it waited for; this is for one that cannot.
+  const limit = setTimeout(() => child.kill('SIGKILL'), (FILE_SECONDS_MAX + 30) * 1000);
+  const chunks = [];
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => chunks.push(chunk));
+  const code = await new Promise((resolve) => child.on('close', (status, signal) => resolve(status ?? signal)));
+  clearTimeout(limit);
+  running.delete(child);
+  const output = Buffer.concat(chunks).toString();
+  writeFileSync(`${result}.tap`, output);
+  const from = Math.max(0, output.search(/^ *not ok/m));
+  const counts = /# \{ (total: .*) \}\s*(?:# time.*)?\s*$/.exec(output)?.[1] ?? 'it did not say how it ended';
+  const busy = existsSync(usage) ? Number(readFileSync(usage, 'utf8')) : 0;
+  rmSync(usage, { force: true });
+  const seconds = (performance.now() - began) / 1000;
+  return { code, seconds, busy, counts, failure: output.slice(from, from + SHOWN_CHARACTERS_MAX) };
+}
+
+/** Processor seconds of this process and of all that it started and that have ended. */
+export function processorSeconds() {
+  const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1].split(' ');
+  return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS_PER_SECOND;
 }
 
 /** One ClickHouse engine in a folder of its own. */

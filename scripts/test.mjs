@@ -1,17 +1,39 @@
-// `npm test`: every test file by the runner, three at a time (package.json). Arguments go to the runner; where files
-// are named, each starts what it needs. Else one ClickHouse engine and one whole service are started first, for the
-// files that need none of their own (test/support/clickhouse.ts, shared-service.ts): a file makes databases or an
-// account of its own in them.
-// Ends with the runner's exit status; what was started here is ended here.
-import { startShared, tap } from './test-runs.mjs';
+// `npm test`, `npm run test:all` and the like:
+//   node scripts/test.mjs                  what every change runs
+//   node scripts/test.mjs --all            every test file but those of the night
+//   node scripts/test.mjs --rest           of these, what `npm test` does not run
+//   node scripts/test.mjs --night          every test file
+//   node scripts/test.mjs --unit           what needs nothing but Node.js, with a tenth of its random cases
+//   node scripts/test.mjs --since COMMIT   what reaches a file that has changed since then, of all
+//   node scripts/test.mjs NAME …           these: the beginning of a path in test, such as http/api
+// `--record` writes how long each took to test/times.json. Where more than one file runs, one ClickHouse engine and
+// one whole service are started first, for the files that need none of their own (test/support/clickhouse.ts,
+// shared-service.ts). Ends with 1 where a file failed, 2 where it was called wrongly.
+import { namesOf } from './test-choice.mjs';
+import { processorSeconds, recordTimes, runFiles, startShared } from './test-runs.mjs';
 
 const args = process.argv.slice(2);
-if (args.some((arg) => !arg.startsWith('-'))) process.exitCode = await tap(args);
-else {
-  const shared = await startShared();
-  try {
-    process.exitCode = await tap(args, shared.env);
-  } finally {
-    await shared.stop();
-  }
+const isRecorded = args.includes('--record');
+const chosen = namesOf(args.filter((arg) => arg !== '--record'));
+if ('usage' in chosen) {
+  process.stderr.write(`${chosen.usage}\n`);
+  process.exit(2);
 }
+const began = performance.now();
+const shared = chosen.names.length > 1 && !chosen.alone ? await startShared() : undefined;
+let outcome;
+try {
+  outcome = await runFiles(chosen.names, { env: { ...shared?.env, ...chosen.env } });
+} finally {
+  await shared?.stop();
+}
+const { failed, times } = outcome;
+if (isRecorded) recordTimes(times);
+const seconds = Math.round((performance.now() - began) / 1000);
+const busy = Math.round(processorSeconds());
+const ended = Object.keys(times).length;
+process.stdout.write(
+  `${ended - failed.length} of ${chosen.names.length} files passed in ${seconds} s, ${busy} s of processor time\n`,
+);
+for (const name of failed) process.stdout.write(`FAILED ${name}\n`);
+process.exitCode = failed.length > 0 || ended < chosen.names.length ? 1 : 0;

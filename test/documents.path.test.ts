@@ -71,7 +71,7 @@ t.test('every call that a page shows stands in a block that is run', async (t) =
 });
 
 t.test('every example does what its page shows', async (t) => {
-  const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
+  const service = await startService(t, { stores: 'own', env: { GATEHOUSE_BACKTESTS: '1' } });
   const examples = pages.map((page) => [page, examplesOf(page, texts.get(page)!)] as const);
   t.ok(examples.flatMap(([, some]) => some).length >= 25, 'there are examples');
   for (const [page, some] of examples) {

@@ -52,7 +52,10 @@ t.test(
   'what rules and board name is in a real answer, with its labels, and promtool finds no fault with it',
   async (t) => {
     const port = await freePort();
-    const service = await startService(t, { env: { GATEHOUSE_METRICS_PORT: String(port), GATEHOUSE_BACKTESTS: '1' } });
+    const service = await startService(t, {
+      stores: 'own',
+      env: { GATEHOUSE_METRICS_PORT: String(port), GATEHOUSE_BACKTESTS: '1' },
+    });
     const atFirst = await whenThere(`http://127.0.0.1:${port}/metrics`, [
       'gatehouse_account_events_total{account="acc_',
     ]);

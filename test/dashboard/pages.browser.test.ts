@@ -26,7 +26,7 @@ const SCREENS = {
 };
 
 async function pages(): Promise<void> {
-  const service = await startService(t, { env: { GATEHOUSE_QUERY_TIMEOUT_SECONDS: '5' } });
+  const service = await startService(t, { stores: 'own', env: { GATEHOUSE_QUERY_TIMEOUT_SECONDS: '5' } });
   const api = new Api(t, service);
 
   browserTest('the first load is small, and from nowhere else', {}, async (t, open) => {

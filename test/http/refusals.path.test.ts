@@ -11,7 +11,10 @@ import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 import { startService, type TestService } from '../support/service.ts';
 
 // How long a read of a store that is away lasts; a read of one that is there must never take as long.
-const service = await startService(t, { env: { GATEHOUSE_QUERY_TIMEOUT_SECONDS: '8', GATEHOUSE_BACKTESTS: '1' } });
+const service = await startService(t, {
+  stores: 'own',
+  env: { GATEHOUSE_QUERY_TIMEOUT_SECONDS: '8', GATEHOUSE_BACKTESTS: '1' },
+});
 const api = new Api(t, service);
 await api.describe();
 const port = Number(new URL(service.url).port);

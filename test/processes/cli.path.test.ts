@@ -83,7 +83,7 @@ t.test('without a service and without addresses the commands say what to do', as
 });
 
 t.test('accounts and keys: listed, revoked, deleted with all that is kept', async (t) => {
-  const service = await startService(t);
+  const service = await startService(t, { stores: 'own' });
   const cli = (...args: string[]) => runCli(args, { GATEHOUSE_DATA_DIR: service.dataDir });
   const lines = (text: string) =>
     text
@@ -182,7 +182,7 @@ t.test('doctor: a yes or a cure each', async (t) => {
   t.match(alone.stdout, /^yes {2}disk +[0-9.]+ of [0-9.]+ GiB free/m);
   t.match(alone.stdout, /^NO {3}Redis +no address is given, and no Gatehouse runs.*\n +npm start/m);
 
-  const service = await startService(t);
+  const service = await startService(t, { stores: 'own' });
   const env = { GATEHOUSE_DATA_DIR: service.dataDir };
   const well = await runCli(['doctor', '--json'], env);
   const { ok, findings } = JSON.parse(well.stdout);
@@ -215,7 +215,7 @@ t.test('doctor: a yes or a cure each', async (t) => {
 });
 
 t.test('beside a running service they find it by its data folder', async (t) => {
-  const service = await startService(t);
+  const service = await startService(t, { stores: 'own' });
   const cli = (...args: string[]) => runCli(args, { GATEHOUSE_DATA_DIR: service.dataDir });
   const ask = (key: string, method: string, where: string, body?: object) =>
     fetch(service.url + where, {

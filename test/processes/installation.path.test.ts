@@ -6,7 +6,7 @@ import t from 'tap';
 import { type Environment, launchService, makeDataDir, runCli, startService } from '../support/service.ts';
 
 t.test('a process whose settings differ from its installation refuses to start', async (t) => {
-  const service = await startService(t);
+  const service = await startService(t, { stores: 'own' });
   const { redisUrl, redisCluster, clickhouseUrl, clickhouseDatabase } = await service.addresses();
   const ours = {
     ...{ GATEHOUSE_REDIS_URL: redisUrl, GATEHOUSE_REDIS_CLUSTER: redisCluster ? '1' : '0' },
@@ -46,7 +46,7 @@ t.test('so does a start, and the data folder serves again with the settings that
 });
 
 t.test('migrate makes the account default once, with its key', async (t) => {
-  const service = await startService(t);
+  const service = await startService(t, { stores: 'own' });
   const { redisUrl, redisCluster, clickhouseUrl } = await service.addresses();
   const fresh = {
     ...{ GATEHOUSE_REDIS_URL: redisUrl, GATEHOUSE_REDIS_CLUSTER: redisCluster ? '1' : '0' },

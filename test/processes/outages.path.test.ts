@@ -10,7 +10,7 @@ const WAIT_MS_MAX = 120_000;
 
 t.test('what is away is 0 in the metrics, and 1 again when it is back', async (t) => {
   const port = await freePort();
-  const service = await startService(t, { env: { GATEHOUSE_METRICS_PORT: String(port) } });
+  const service = await startService(t, { stores: 'own', env: { GATEHOUSE_METRICS_PORT: String(port) } });
   /** Whether all series with this label have that value; no series at all is no. */
   const all = async (name: string, labels: Record<string, string>, wanted: number) => {
     const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();

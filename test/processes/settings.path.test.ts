@@ -125,6 +125,7 @@ t.test('each of them ends the start at once, by the name of the setting and neve
 t.test('no secret setting reaches a log', async (t) => {
   const password = 'Sesam-öffne-dich';
   const service = await startService(t, {
+    stores: 'own',
     env: {
       GATEHOUSE_SMTP_URL: `smtp://user:${encodeURIComponent(password)}@127.0.0.1:9`,
       GATEHOUSE_LOG_LEVEL: 'debug',

@@ -11,7 +11,7 @@ import { runCli, serviceEnvironment, startService } from '../support/service.ts'
 const ENDS_MS_MAX = 60_000;
 
 t.test('the second is refused, starts nothing, and changes nothing', async (t) => {
-  const service = await startService(t);
+  const service = await startService(t, { stores: 'own' });
   const state = () =>
     Object.fromEntries(
       ['lock', 'runtime.json', 'secrets.json', 'redis/server.pid'].map((name) => [

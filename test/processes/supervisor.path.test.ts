@@ -136,7 +136,7 @@ async function whole(service: Pick<TestService, 'url' | 'key'>, where: string): 
 }
 
 t.test('a start that cannot be is refused with a sentence', async (t) => {
-  const service = await startService(t);
+  const service = await startService(t, { stores: 'own' });
   const refusedStart = async (env: Record<string, string>) => {
     const { code, stderr } = await runCli(['start'], { GATEHOUSE_LOG_LEVEL: 'error', ...env });
     t.equal(code, 1);
@@ -184,7 +184,10 @@ t.test('engines whose ports were taken just after they were looked up start on o
   if (!hasOwnStores()) return void t.pass('with the embedded engines alone');
   const file = path.join(await dataDirOf(t), 'faster-stranger.mjs');
   writeFileSync(file, FASTER_STRANGER);
-  const service = await startService(t, { env: { NODE_OPTIONS: `--import ${file}`, GATEHOUSE_BACKTESTS: '1' } });
+  const service = await startService(t, {
+    stores: 'own',
+    env: { NODE_OPTIONS: `--import ${file}`, GATEHOUSE_BACKTESTS: '1' },
+  });
   t.equal((await call(service, 'GET', '/v1/agents')).status, 200);
   const names = (await service.children()).map(({ name }) => name);
   t.same(names.sort(), ['backtests', 'clickhouse', 'front-1', 'pipelines', 'redis'], 'each once');
@@ -200,7 +203,7 @@ t.test(
   'pipelines run at a lower priority while storing keeps up, and less when they stand still',
   { skip: NO_GROUPS },
   async (t) => {
-    const service = await startService(t);
+    const service = await startService(t, { stores: 'own' });
     const { pid } = (await service.children()).find(({ name }) => name === 'pipelines')!;
     const nice = () => Number(/nice (-?\d+)/.exec(readFileSync(`/proc/${pid}/autogroup`, 'utf8'))![1]);
     const agent = (await call(service, 'POST', '/v1/agents', { name: 'busy' })).body.id;
@@ -218,7 +221,7 @@ t.test(
 );
 
 t.test('whatever child is killed comes back, the others go on, and no acknowledged event is lost', async (t) => {
-  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_BACKTESTS: '1' } });
+  const service = await startService(t, { stores: 'own', env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_BACKTESTS: '1' } });
   const agent = (await call(service, 'POST', '/v1/agents', { name: 'survivor' })).body.id;
   const submit = async (n: number) =>
     (await call(service, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: { n } })).status === 201;
@@ -257,7 +260,7 @@ t.test('whatever child is killed comes back, the others go on, and no acknowledg
 });
 
 t.test('one scrape shows all processes, whichever front answers', async (t) => {
-  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_BACKTESTS: '1' } });
+  const service = await startService(t, { stores: 'own', env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_BACKTESTS: '1' } });
   const agent = (await call(service, 'POST', '/v1/agents', { name: 'counted' })).body.id;
   const events = Array.from({ length: 5 }, (_, n) => ({ type: 'custom', payload: { n } }));
   t.equal((await call(service, 'POST', `/v1/agents/${agent}/events/batch`, events)).status, 200);
@@ -277,7 +280,7 @@ t.test('one scrape shows all processes, whichever front answers', async (t) => {
 });
 
 t.test('fronts and pipelines run apart from the supervisor, each with its metrics on a port of its own', async (t) => {
-  const service = await startService(t, { env: { GATEHOUSE_METRICS_PORT: String(await freePort()) } });
+  const service = await startService(t, { stores: 'own', env: { GATEHOUSE_METRICS_PORT: String(await freePort()) } });
   t.equal((await fetch(`${service.url}/metrics`)).status, 404, 'not on the public port');
   const apart = async (command: string) => {
     const ports = { GATEHOUSE_PORT: String(await freePort()), GATEHOUSE_METRICS_PORT: String(await freePort()) };

@@ -1,6 +1,7 @@
 // The whole service for tests and measurements: `gatehouse start` as a child, on a data folder and a port of its own.
 // GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Redis Cluster of three masters on loopback instead of the embedded Redis,
-// GATEHOUSE_TEST_CLICKHOUSE_URL on a ClickHouse of yours (each service in a database of its own, which is dropped).
+// GATEHOUSE_TEST_CLICKHOUSE_URL on a ClickHouse of yours (each service in a database of its own, which is dropped). In a
+// run of many files `startService` takes the engine that they share (GATEHOUSE_TEST_ENGINE_URL), unless it is told not to.
 // Invariant: what it started is gone after the test, and so is its folder; when a start fails, the error holds its log.
 import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -40,6 +41,8 @@ export type ServiceOptions = {
   env?: Environment;
   /** To start again where another has been; otherwise one is made. */
   dataDir?: string;
+  /** `own`: with an embedded ClickHouse also where the files of one run share an engine. */
+  stores?: 'own';
 };
 
 const READY_MS_MAX = 180_000;
@@ -48,7 +51,7 @@ const STOP_MS_MAX = 30_000;
 
 /** The whole service, torn down with the test. */
 export async function startService(t: Test, options: ServiceOptions = {}): Promise<TestService> {
-  const given = await givenStores(t);
+  const given = await givenStores(t, options.stores);
   const dataDir = options.dataDir ?? (await makeDataDir());
   let service: TestService | undefined;
   t.teardown(async () => {
@@ -204,14 +207,15 @@ export function hasOwnStores(): boolean {
 }
 
 /** The stores that the environment asks the tests to run on. Torn down after the service, which was started later. */
-async function givenStores(t: Test): Promise<Environment> {
+async function givenStores(t: Test, stores: ServiceOptions['stores']): Promise<Environment> {
   const env: Environment = {};
   if (process.env.GATEHOUSE_TEST_REDIS_CLUSTER === '1') {
     const address = await restricted(t, await startRedis(t));
     env.GATEHOUSE_REDIS_URL = address.url;
     env.GATEHOUSE_REDIS_CLUSTER = String(address.cluster);
   }
-  const url = process.env.GATEHOUSE_TEST_CLICKHOUSE_URL;
+  const shared = stores === 'own' ? undefined : process.env.GATEHOUSE_TEST_ENGINE_URL;
+  const url = process.env.GATEHOUSE_TEST_CLICKHOUSE_URL ?? shared;
   if (url !== undefined) {
     const database = `test_${process.pid}_${randomBytes(6).toString('hex')}`;
     env.GATEHOUSE_CLICKHOUSE_URL = url;

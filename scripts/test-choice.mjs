@@ -1,0 +1,88 @@
+// Which test files a command of scripts/test.mjs means. Each file runs somewhere: with every change, unless it is named
+// here. test/tidy.test.ts holds that what is named here exists, and CONTRIBUTING.md says it in words.
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { root, testNames } from './test-runs.mjs';
+
+/** Run before a change is merged: `npm run test:all`. */
+export const AT_MERGE = [];
+
+/** Run at night and before a release: `npm run test:night`. */
+export const AT_NIGHT = [];
+
+const USAGE = 'usage: test.mjs [--all | --rest | --night | --unit | --since COMMIT | NAME …] [--record]';
+
+/** `names`: of test files; or `usage`: what is wrong with the arguments. */
+export function namesOf(args) {
+  const all = testNames();
+  const [kind, commit] = args;
+  const atMerge = (name) => AT_MERGE.includes(name);
+  const atNight = (name) => AT_NIGHT.includes(name);
+  if (kind === undefined) return { names: all.filter((name) => !atMerge(name) && !atNight(name)) };
+  if (kind === '--since' && args.length === 2) return { names: sinceCommit(all, commit) };
+  if (kind.startsWith('-') && args.length > 1) return { usage: USAGE };
+  if (kind === '--all') return { names: all.filter((name) => !atNight(name)) };
+  if (kind === '--rest') return { names: all.filter(atMerge) };
+  if (kind === '--night') return { names: all };
+  if (kind === '--unit') {
+    const units = all.filter((name) => !path.basename(name).includes('.'));
+    return { names: units, env: { GATEHOUSE_TEST_SHARE: '0.1' }, alone: true };
+  }
+  if (kind.startsWith('-')) return { usage: `${kind} is not known\n${USAGE}` };
+  const unknown = args.filter((begin) => !all.some((name) => name.startsWith(begin)));
+  if (unknown.length > 0) return { usage: `no test file begins with ${unknown.join(', ')}\n${USAGE}` };
+  return { names: all.filter((name) => args.some((begin) => name.startsWith(begin))) };
+}
+
+/** Folders of source text. What changes elsewhere (packages, scripts, SQL) may concern any test. */
+const SOURCES = ['src', 'schemas', 'pipelines', 'clickhouse', 'dashboard', 'clients', 'bench', 'test'];
+/** Hold all files of the repository to something. */
+const OF_ALL_FILES = ['tidy', 'naming', 'spec', 'own-json', 'packages'];
+const IMPORT = /(?:from|import)\s*\(?\s*'(\.[^']+)'/g;
+/** A program that is started by its built name. */
+const PROGRAM = /build\/service\/([\w-]+)\.js/g;
+
+/** The tests that import a file that has changed, or start a program that does. */
+function sinceCommit(all, commit) {
+  const git = (...args) => execFileSync('git', args, { cwd: root, encoding: 'utf8' }).split('\n').filter(Boolean);
+  const changed = [...git('diff', '--name-only', commit), ...git('ls-files', '--others', '--exclude-standard')];
+  const isText = (file) => file.endsWith('.md');
+  const isSource = (file) => /\.tsx?$/.test(file) && SOURCES.includes(file.split('/')[0]);
+  if (changed.length === 0) return [];
+  if (changed.some((file) => !isText(file) && !isSource(file))) return all;
+  const importers = importersOf(SOURCES.flatMap(filesIn));
+  const reached = new Set();
+  const visit = (file) => {
+    if (reached.has(file)) return;
+    reached.add(file);
+    for (const importer of importers.get(file) ?? []) visit(importer);
+  };
+  for (const file of changed.filter(isSource)) visit(file);
+  const isDashboard = changed.some((file) => file.startsWith('dashboard/'));
+  return all.filter(
+    (name) =>
+      OF_ALL_FILES.includes(name) ||
+      reached.has(`test/${name}.test.ts`) ||
+      (isDashboard && name.endsWith('.browser')) ||
+      (changed.some(isText) && name.startsWith('documents')),
+  );
+}
+
+function filesIn(folder) {
+  if (!existsSync(path.join(root, folder))) return [];
+  return readdirSync(path.join(root, folder), { recursive: true })
+    .filter((name) => /\.tsx?$/.test(name) && !name.includes('node_modules'))
+    .map((name) => path.posix.join(folder, name));
+}
+
+function importersOf(files) {
+  const importers = new Map();
+  const add = (to, file) => importers.set(to, [...(importers.get(to) ?? []), file]);
+  for (const file of files) {
+    const text = readFileSync(path.join(root, file), 'utf8');
+    for (const [, to] of text.matchAll(IMPORT)) add(path.posix.join(path.posix.dirname(file), to), file);
+    for (const [, program] of text.matchAll(PROGRAM)) add(`src/${program}.ts`, file);
+  }
+  return importers;
+}
