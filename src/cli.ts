@@ -15,7 +15,13 @@ import { userFacingMessage } from './process/report-failure.ts';
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
 /** Of the options of a command, as they are declared. */
 type Values = Record<string, string | boolean | undefined>;
-type Entry = { usage: string; help: string; options?: Options } & (
+type Entry = {
+  usage: string;
+  help: string;
+  options?: Options;
+  /** What stands behind it beside options: names, in order, or any number of words. By itself nothing. */
+  words?: readonly string[] | 'any';
+} & (
   | { run: Command; say?: undefined; act?: undefined }
   /** Needs no settings: it works with wrong settings, too. */
   | { say: () => string; act?: undefined }
@@ -33,25 +39,25 @@ const COMMANDS: Record<string, Entry> = {
   start: {
     usage: 'start',
     help: 'run everything on this machine; engines that have no address are started in GATEHOUSE_DATA_DIR',
-    run: ({ config, args }) => alone(args, async () => (await import('./start.ts')).runStart(config)),
+    run: async ({ config }) => (await import('./start.ts')).runStart(config),
   },
   front: {
     usage: 'front',
     help: 'run one front: the HTTP API; several share one port',
     options: SUPERVISED,
-    run: ({ config, args, options }) => alone(args, () => runFront(withAddresses(config), options)),
+    run: ({ config, options }) => runFront(withAddresses(config), options),
   },
   pipelines: {
     usage: 'pipelines',
     help: 'run one pipelines process; several share the work',
     options: SUPERVISED,
-    run: ({ config, args, options }) => alone(args, () => runPipelines(withAddresses(config), options)),
+    run: ({ config, options }) => runPipelines(withAddresses(config), options),
   },
   backtests: {
     usage: 'backtests',
     help: 'run one backtests process, at low priority: it replays policies over stored events; several share the work',
     options: SUPERVISED,
-    run: ({ config, args, options }) => alone(args, () => runBacktests(withAddresses(config), options)),
+    run: ({ config, options }) => runBacktests(withAddresses(config), options),
   },
   migrate: {
     usage: 'migrate',
@@ -60,11 +66,13 @@ const COMMANDS: Record<string, Entry> = {
   },
   'account create': {
     usage: 'account create NAME',
+    words: ['NAME'],
     help: 'make an account and print its first admin key',
     run: async (context) => (await import('./commands/account-commands.ts')).accountCreate(context),
   },
   'account limit': {
     usage: 'account limit NAME --per-second N --burst N | --default',
+    words: ['NAME'],
     help: 'set the request limit of each key of an account, or go by the settings again',
     options: { 'per-second': { type: 'string' }, burst: { type: 'string' }, default: { type: 'boolean' } },
     run: async (context) => (await import('./commands/account-commands.ts')).accountLimit(context),
@@ -76,6 +84,7 @@ const COMMANDS: Record<string, Entry> = {
   },
   'account delete': {
     usage: 'account delete NAME|ID --yes',
+    words: ['NAME or id'],
     help: 'delete an account with its keys, agents, policies and alerts, and all that is kept of its agents',
     options: { yes: { type: 'boolean' } },
     run: async (context) => (await import('./commands/account-commands.ts')).accountDelete(context),
@@ -88,6 +97,7 @@ const COMMANDS: Record<string, Entry> = {
   },
   'key revoke': {
     usage: 'key revoke KEY_ID [--account NAME]',
+    words: ['the id of a key'],
     help: 'end an API key; all fronts know within a second',
     options: { account: { type: 'string' } },
     run: async (context) => (await import('./commands/account-commands.ts')).keyRevoke(context),
@@ -118,6 +128,7 @@ const COMMANDS: Record<string, Entry> = {
   },
   'dead retry': {
     usage: 'dead retry ENTRY… | --all',
+    words: 'any',
     help: 'put it back into its stream',
     options: { all: { type: 'boolean' } },
     run: async (context) => (await import('./commands/dead-letter-commands.ts')).deadRetry(context),
@@ -161,6 +172,7 @@ const COMMANDS: Record<string, Entry> = {
   mcp: {
     usage:
       'mcp --agent NAME (-- COMMAND … | --upstream URL [--header "NAME: VALUE"] [--listen PORT [--host-name NAME]])',
+    words: 'any',
     help: 'stand before an MCP server: tools are called when policies allow it (GATEHOUSE_URL, GATEHOUSE_API_KEY; docs/joining.md)',
     options: {
       ...{ agent: { type: 'string' }, name: { type: 'string' }, pins: { type: 'string' }, url: { type: 'string' } },
@@ -174,16 +186,18 @@ const COMMANDS: Record<string, Entry> = {
     usage: 'policies pull [--owner NAME] [--url URL]',
     help: 'print the policies of an owner, or all, as a file for the next two (GATEHOUSE_URL, GATEHOUSE_API_KEY)',
     options: OF_POLICIES,
-    act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesPull(options, args),
+    act: async (options) => (await import('./commands/policy-commands.ts')).policiesPull(options),
   },
   'policies plan': {
     usage: 'policies plan FILE… --owner NAME [--json] [--url URL]',
+    words: 'any',
     help: 'show what the policies declared in YAML or JSON would change. Status 3: there is something to do',
     options: { ...OF_POLICIES, json: { type: 'boolean' } },
     act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesPlan(options, args),
   },
   'policies apply': {
     usage: 'policies apply FILE… --owner NAME [--hash HASH] [--allow-empty] [--json] [--url URL]',
+    words: 'any',
     help: 'change it, all or nothing; with the hash of a plan only that one. Status 4: the policies were changed since',
     options: {
       ...OF_POLICIES,
@@ -201,6 +215,7 @@ async function main(argv: readonly string[]): Promise<void> {
   if (rest.includes('--help') || rest.includes('-h')) return print(`usage: gatehouse ${entry.usage}\n  ${entry.help}`);
   const { positionals, values } = parseOptions(rest, entry);
   if (entry.say !== undefined) return print(entry.say());
+  checkWords(entry, positionals);
   const options = values as Values;
   if (entry.act !== undefined) {
     process.exitCode = await entry.act(options, positionals);
@@ -233,10 +248,12 @@ function parseOptions(args: string[], entry: Entry) {
   }
 }
 
-function alone(args: readonly string[], run: () => Promise<void>): Promise<void> {
-  if (args.length > 0)
-    throw new UsageError(`what is "${args[0]}" meant to be? Settings are environment variables (docs/settings.md).`);
-  return run();
+function checkWords({ words = [], usage, act }: Entry, given: readonly string[]): void {
+  if (words === 'any') return;
+  if (given.length < words.length) throw new UsageError(`${words[given.length]} is missing; usage: gatehouse ${usage}`);
+  if (given.length === words.length) return;
+  const settings = act === undefined ? ' Settings are environment variables (docs/settings.md).' : '';
+  throw new UsageError(`what is "${given[words.length]}" meant to be? Usage: gatehouse ${usage}.${settings}`);
 }
 
 async function runFront(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {

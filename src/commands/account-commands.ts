@@ -12,11 +12,10 @@ import type { Keys } from '../redis/keys.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
 import { refuseLostRegistry } from '../stores.ts';
-import { type Command, type Context, exactly, UsageError, wholeNumber } from './context.ts';
+import { type Command, type Context, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
 
 export const accountCreate: Command = async (context) => {
-  exactly(context.args, 1, 'NAME');
   const name = context.args[0]!;
   await withRedis(context, async (given, config) => {
     await refuseLostRegistry(config, given.redis);
@@ -27,7 +26,6 @@ export const accountCreate: Command = async (context) => {
 };
 
 export const accountLimit: Command = async (context) => {
-  exactly(context.args, 1, 'NAME');
   const name = context.args[0]!;
   const limit = limitOf(context.options);
   await withRedis(context, async (given) => {
@@ -38,7 +36,6 @@ export const accountLimit: Command = async (context) => {
 };
 
 export const accountList: Command = async (context) => {
-  exactly(context.args, 0, '');
   await withRedis(context, async (given) => {
     for (const { id, name, request_limit, created_at } of await new Accounts(given).list()) {
       const [keys, agents] = await Promise.all([
@@ -51,7 +48,6 @@ export const accountList: Command = async (context) => {
 };
 
 export const accountDelete: Command = async (context) => {
-  exactly(context.args, 1, 'NAME or id');
   const [name] = context.args as [string];
   await withRedis(context, async (given) => {
     const account = await accountOf(given, name);
@@ -72,7 +68,6 @@ export const accountDelete: Command = async (context) => {
 };
 
 export const keyList: Command = async (context) => {
-  exactly(context.args, 0, '');
   await withRedis(context, async (given) => {
     const account = await accountOf(given, String(context.options['account'] ?? DEFAULT_NAME));
     const { items } = await new ApiKeys(given).list(account.id, { limit: API_KEYS_MAX, offset: 0 });
@@ -81,7 +76,6 @@ export const keyList: Command = async (context) => {
 };
 
 export const keyRevoke: Command = async (context) => {
-  exactly(context.args, 1, 'the id of a key');
   const [id] = context.args as [string];
   await withRedis(context, async (given) => {
     const account = await accountOf(given, String(context.options['account'] ?? DEFAULT_NAME));
@@ -115,7 +109,6 @@ function limitOf(options: Context['options']): AccountRecord['request_limit'] {
 }
 
 export const keyCreate: Command = async (context) => {
-  exactly(context.args, 0, '');
   const { account: name = DEFAULT_NAME, scope = 'admin', label = 'made by the command line' } = context.options;
   if (!SCOPES.includes(scope as Scope)) throw new UsageError(`--scope is one of ${SCOPES.join(', ')}`);
   const permissions = permissionsOf(context.options['permissions']);

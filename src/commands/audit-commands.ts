@@ -23,7 +23,7 @@ import type { Config } from '../process/config.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { makeClickHouse } from '../stores.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
-import { type Command, type Context, exactly, UsageError } from './context.ts';
+import { type Command, type Context, UsageError } from './context.ts';
 import { withRedis } from './with-redis.ts';
 
 /** The chain does not verify. */
@@ -36,7 +36,6 @@ const SETTLE_MS = 30_000;
 const FLUSHED_MS = SETTLE_MS + 4 * CHAIN_FLUSH_MS;
 
 export const auditCheckpoint: Command = async (context) => {
-  exactly(context.args, 0, '');
   await withStores(context, async (stores, config, account) => {
     const barrier = new ReadBarrier({ ...stores, waitMs: SETTLE_MS });
     const chains = await flushedHeads(stores, account.id, {
@@ -53,7 +52,6 @@ export const auditCheckpoint: Command = async (context) => {
 };
 
 export const auditVerify: Command = async (context) => {
-  exactly(context.args, 0, '');
   await withStores(context, async (stores, config, account) => {
     const checkpoint = givenCheckpoint(context, config);
     if (checkpoint !== undefined && checkpoint.account !== account.id)

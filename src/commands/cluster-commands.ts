@@ -8,7 +8,7 @@ import { redisTime } from '../redis/time.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS, SIGNAL_GROUPS } from '../streams/groups.ts';
 import { positionOf } from '../streams/read-barrier.ts';
-import { type Command, exactly } from './context.ts';
+import type { Command } from './context.ts';
 import { withRedis } from './with-redis.ts';
 
 type Stores = { redis: Commands; keys: Keys };
@@ -20,7 +20,6 @@ type Range = { from: number; to: number; node: string };
 const AGENTS_MAX = 10_000;
 
 export const clusterStatus: Command = async (context) => {
-  exactly(context.args, 0, '');
   await withRedis(context, async (stores) => {
     const placeOf = await places(stores.redis);
     const lines = [await processes(stores), await streams(stores, placeOf), await accounts(stores, placeOf)].flat();

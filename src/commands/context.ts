@@ -41,11 +41,6 @@ export function withAddresses(config: Config): Config {
   return { ...config, ...redis, ...clickhouse };
 }
 
-export function exactly(args: readonly string[], count: number, what: string): void {
-  if (args.length < count) throw new UsageError(`${what} is missing`);
-  if (args.length > count) throw new UsageError(`what is "${args[count]}" meant to be?`);
-}
-
 /** A whole number within bounds. */
 export function wholeNumber(text: string, name: string, bounds: { min: number; max: number }): number {
   const value = /^[0-9]{1,9}$/.test(text) ? Number(text) : Number.NaN;

@@ -3,14 +3,13 @@
 // Invariant: an entry is put back once; one that is no longer there is counted and not an error.
 
 import { type DeadLetter, DeadLetters } from '../streams/dead-letters.ts';
-import { type Command, type Context, exactly, UsageError, wholeNumber } from './context.ts';
+import { type Command, type Context, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
 
 const LIMIT_DEFAULT = '100';
 const LIMIT_MAX = 10_000;
 
 export const deadList: Command = async (context) => {
-  exactly(context.args, 0, '');
   const limit = wholeNumber(String(context.options.limit ?? LIMIT_DEFAULT), 'limit', { min: 1, max: LIMIT_MAX });
   await withDead(context, async (dead) => {
     for (const entry of await dead.list(limit)) {

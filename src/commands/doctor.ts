@@ -25,7 +25,7 @@ import { readDurability } from '../redis/durability.ts';
 import { presenceOf } from '../registry/presence.ts';
 import { clickhouseFault } from '../stores/faults.ts';
 import { clickhouseReady, makeClickHouse, makeCommands, makeKeys, redisReady } from '../stores.ts';
-import { type Command, exactly } from './context.ts';
+import type { Command } from './context.ts';
 
 type Diagnosis = { what: string; ok: boolean; found: string; cure?: string };
 
@@ -38,7 +38,6 @@ const STORE_WAIT_MS_MAX = 3_000;
 const GIB = 2 ** 30;
 
 export const doctor: Command = async ({ config, args, options, print }) => {
-  exactly(args, 0, '');
   if (options['repair'] === true) {
     (await import('./repair.ts')).repair(config, print);
     return;

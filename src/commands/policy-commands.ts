@@ -14,7 +14,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import type { PlannedPolicy, PolicyPlan } from '../../schemas/policy-plan.ts';
 import { exactJson, parseExact } from '../common/exact-json.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
-import { exactly, serviceToAsk, UsageError } from './context.ts';
+import { serviceToAsk, UsageError } from './context.ts';
 import { type FilePolicy, PolicyFileError, readPolicyFiles, textOfPolicies } from './policy-files.ts';
 
 type Options = Record<string, string | boolean | undefined>;
@@ -32,8 +32,7 @@ const PAGE = 100;
 /** A name has up to 200 characters, which are up to 2,400 in a URL; a head may have 16 KiB. */
 const NAMES_AT_ONCE = 5;
 
-export async function policiesPull(options: Options, args: readonly string[]): Promise<number> {
-  exactly(args, 0, '');
+export async function policiesPull(options: Options): Promise<number> {
   const policies: Policy[] = [];
   for (let cursor: string | null = ''; cursor !== null; ) {
     const query = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;

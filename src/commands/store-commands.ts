@@ -29,10 +29,9 @@ import {
   redisReady,
   STORES_READY_MS_MAX,
 } from '../stores.ts';
-import { type Command, exactly, withAddresses } from './context.ts';
+import { type Command, withAddresses } from './context.ts';
 
 export const migrateCommand: Command = async ({ config, args, print }) => {
-  exactly(args, 0, '');
   const given = config.clickhouseUrl === undefined ? withAddresses(config) : config;
   const say = writeToTerminal;
   const done = (applied: string[]) =>
@@ -52,7 +51,6 @@ export const migrateCommand: Command = async ({ config, args, print }) => {
 };
 
 export const registryRestore: Command = async (context) => {
-  exactly(context.args, 0, '');
   await withEngines(context.config, async (config) => {
     const redis = makeCommands(config);
     const clickhouse = makeClickHouse(config);

@@ -44,6 +44,8 @@ t.test('a wrong call is a sentence and status 2', async (t) => {
     [['account', 'delete'], /NAME or id is missing/],
     [['key', 'revoke'], /the id of a key is missing/],
     [['doctor', 'me'], /what is "me" meant to be/],
+    [['hook', '--agent', 'my', 'repo'], /what is "repo" meant to be/],
+    [['policies', 'pull', 'all'], /what is "all" meant to be/],
     [['dead', 'retry'], /name entries, or say --all/],
     [['dead', 'list', '--limit', '0'], /--limit takes a whole number/],
     [['start', '--port', '80'], /--port/],
