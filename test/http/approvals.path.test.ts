@@ -7,7 +7,7 @@ import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { launchService, startService } from '../support/service.ts';
 
-const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
+const service = await startService(t, { stores: 'own', env: { GATEHOUSE_FRONTS: '2' } });
 const api = new Api(t, service);
 await api.describe();
 

@@ -55,7 +55,7 @@ const mailsIn = (service: TestService) =>
 
 t.test('a default start takes alerts by e-mail, and writes their mails to the outbox', async (t) => {
   const dataDir = await makeDataDir();
-  const service = await startService(t, { dataDir });
+  const service = await startService(t, { stores: 'own', dataDir });
   const outbox = path.join(service.dataDir, 'outbox');
   t.equal(
     service
@@ -110,7 +110,7 @@ t.test('a default start takes alerts by e-mail, and writes their mails to the ou
   const before = mailsIn(service);
   const smtp = await startSmtp(t);
   const env = { GATEHOUSE_BOOTSTRAP_KEY: service.key, GATEHOUSE_SMTP_URL: smtp.url };
-  const later = await startService(t, { dataDir, env });
+  const later = await startService(t, { stores: 'own', dataDir, env });
   t.notMatch(later.printed(), outbox);
   const api2 = new Api(t, later);
   await api2.describe();
