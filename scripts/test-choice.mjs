@@ -1,25 +1,43 @@
-// Which test files a command of scripts/test.mjs means. Each file runs somewhere: with every change, unless it is named
-// here. test/tidy.test.ts holds that what is named here exists, and CONTRIBUTING.md says it in words.
+// Which test files a command of scripts/test.mjs means. Each file runs somewhere: with every change, unless it starts a
+// service of its own or a browser, or is named here; then before a change is merged, or at night. test/tidy.test.ts
+// holds that what is named here exists.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { root, testNames } from './test-runs.mjs';
 
-/** Run before a change is merged: `npm run test:all`. */
-export const AT_MERGE = [];
+/** Run with every change, although each starts a service of its own: the contract, and a screen. */
+export const WITH_EVERY_CHANGE = ['http/api.path', 'http/exact.path', 'dashboard/first-minutes.browser'];
 
-/** Run at night and before a release: `npm run test:night`. */
-export const AT_NIGHT = [];
+/** Too long for every change, although they start no service. */
+export const AT_MERGE = [
+  'audit/chain.clickhouse',
+  'clickhouse/cursors.clickhouse',
+  'clickhouse/data-directory.clickhouse',
+  'clickhouse/final-outcome.clickhouse',
+  'clickhouse/protocol.clickhouse',
+  'clickhouse/queries.clickhouse',
+  'http/framing.socket',
+  'mcp/attacks.path',
+  'pipelines/crash.clickhouse',
+  'pipelines/drain.clickhouse',
+];
+
+/** Run at night and before a release: kills and outages of minutes each, and the bench programs themselves. */
+export const AT_NIGHT = ['bench/baseline.redis', 'bench/remote.path'];
+
+/** Of a test that starts a service of its own. */
+const OWN_SERVICE = /\b(startService|launchService|spawnCli)\(/;
 
 const USAGE = 'usage: test.mjs [--all | --rest | --night | --unit | --since COMMIT | NAME …] [--record]';
 
-/** `names`: of test files; or `usage`: what is wrong with the arguments. */
+/** `names`: of test files, `isBounded`: in the time that they may take; or `usage`: what is wrong with the arguments. */
 export function namesOf(args) {
   const all = testNames();
   const [kind, commit] = args;
-  const atMerge = (name) => AT_MERGE.includes(name);
   const atNight = (name) => AT_NIGHT.includes(name);
-  if (kind === undefined) return { names: all.filter((name) => !atMerge(name) && !atNight(name)) };
+  const atMerge = (name) => !atNight(name) && isAtMerge(name);
+  if (kind === undefined) return { names: all.filter((name) => !atMerge(name) && !atNight(name)), isBounded: true };
   if (kind === '--since' && args.length === 2) return { names: sinceCommit(all, commit) };
   if (kind.startsWith('-') && args.length > 1) return { usage: USAGE };
   if (kind === '--all') return { names: all.filter((name) => !atNight(name)) };
@@ -33,6 +51,12 @@ export function namesOf(args) {
   const unknown = args.filter((begin) => !all.some((name) => name.startsWith(begin)));
   if (unknown.length > 0) return { usage: `no test file begins with ${unknown.join(', ')}\n${USAGE}` };
   return { names: all.filter((name) => args.some((begin) => name.startsWith(begin))) };
+}
+
+function isAtMerge(name) {
+  if (WITH_EVERY_CHANGE.includes(name)) return false;
+  const isNamed = AT_MERGE.includes(name) || name.endsWith('.browser');
+  return isNamed || OWN_SERVICE.test(readFileSync(path.join(root, 'test', `${name}.test.ts`), 'utf8'));
 }
 
 /** Folders of source text. What changes elsewhere (packages, scripts, SQL) may concern any test. */

@@ -116,6 +116,42 @@ export function processorSeconds() {
   return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS_PER_SECOND;
 }
 
+/** What `loop` takes in milliseconds on two processors of 2026 that do nothing else. */
+const LOOP_MS = 2.5;
+const LOOP_EVERY_MS = 5_000;
+
+/** How fast the machine is meanwhile: machines of others share these processors, which then take more for the same. */
+export class Speed {
+  #spent = 0;
+  #loops = 0;
+  #timer = setInterval(() => this.#measure(), LOOP_EVERY_MS);
+
+  constructor() {
+    for (let i = 0; i < 20; i++) loop(); // compiled from then on
+    this.#measure();
+  }
+
+  /** 1: as the bounds are for; 2: half as fast. */
+  end() {
+    clearInterval(this.#timer);
+    return Math.max(1, this.#spent / this.#loops / LOOP_MS);
+  }
+
+  #measure() {
+    const before = process.cpuUsage();
+    loop();
+    const { user, system } = process.cpuUsage(before);
+    this.#spent += (user + system) / 1000;
+    this.#loops++;
+  }
+}
+
+function loop() {
+  let x = 0;
+  for (let i = 0; i < 2_000_000; i++) x = (x * 31 + i) | 0;
+  return x;
+}
+
 /** One ClickHouse engine in a folder of its own. */
 export async function startEngine() {
   const { forkEngine } = await import('../build/test/support/clickhouse.js');

@@ -182,6 +182,18 @@ t.test('a test says by its name what it needs', async (t) => {
   );
 });
 
+const NAMED_TEST = /'([a-z-]+\/[a-z-]+\.(?:path|browser|redis|socket|process|clickhouse))'/g;
+
+t.test('the tests that are named to run less often exist', async (t) => {
+  const named = [...read('scripts/test-choice.mjs').matchAll(NAMED_TEST)].map(([, name]) => name);
+  const tests = filesIn('test', /\.test\.ts$/);
+  t.ok(named.length >= 10, `${named.length} names`);
+  t.same(
+    named.filter((name) => !tests.includes(`test/${name}.test.ts`)),
+    [],
+  );
+});
+
 function mayImport(file: string, to: string): boolean {
   if (file.startsWith(ENGINE)) return to.startsWith(ENGINE) || to.startsWith('node:') || to === 'chdb';
   if (to.startsWith('node:')) return !file.startsWith('schemas/');
