@@ -31,7 +31,9 @@ const OWN_SERVICE = /\b(startService|launchService|spawnCli)\(/;
 
 const USAGE = 'usage: test.mjs [--all | --rest | --night | --unit | --since COMMIT | NAME …] [--record]';
 
-/** `names`: of test files, `isBounded`: in the time that they may take; or `usage`: what is wrong with the arguments. */
+/**
+ * `names`: of test files, `isBounded`: in the time that they may take; or `usage`: what is wrong with the arguments.
+ */
 export function namesOf(args) {
   const all = testNames();
   const [kind, commit] = args;

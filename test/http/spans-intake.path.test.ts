@@ -228,7 +228,7 @@ t.test('a decision is taken where tool and arguments are its own, once', async (
     const { json } = await api.post(`/v1/agents/${program}/events`, { type: 'tool_call', payload });
     return json.id;
   };
-  /** A list is answered without the newest where the pipelines are behind; decisions are looked for in what is stored. */
+  /** Decisions are looked for in what is stored. */
   const untilStored = async (ids: readonly string[]) => {
     for (const id of ids) while ((await api.get(`/v1/agents/${program}/events/${id}`)).status === 404) await sleep(100);
   };

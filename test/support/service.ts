@@ -1,8 +1,7 @@
 // The whole service for tests and measurements: `gatehouse start` as a child, on a data folder and a port of its own.
 // GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Redis Cluster of three masters on loopback instead of the embedded Redis,
-// GATEHOUSE_TEST_CLICKHOUSE_URL on a ClickHouse of yours (each service in a database of its own, which is dropped). In a
-// run of several files `startService` takes the engine that they share (GATEHOUSE_TEST_ENGINE_URL), but for
-// `stores: 'own'`.
+// GATEHOUSE_TEST_CLICKHOUSE_URL on a ClickHouse of yours (each service in a database of its own, which is dropped).
+// Where several files share an engine (GATEHOUSE_TEST_ENGINE_URL) `startService` takes it, but for `stores: 'own'`.
 // Invariant: what it started is gone after the test, and so is its folder; when a start fails, the error holds its log.
 import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
