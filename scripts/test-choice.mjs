@@ -12,19 +12,47 @@ export const WITH_EVERY_CHANGE = ['http/api.path', 'http/exact.path', 'dashboard
 /** Too long for every change, although they start no service. */
 export const AT_MERGE = [
   'audit/chain.clickhouse',
+  'bench/demo.path',
   'clickhouse/cursors.clickhouse',
   'clickhouse/data-directory.clickhouse',
   'clickhouse/final-outcome.clickhouse',
   'clickhouse/protocol.clickhouse',
   'clickhouse/queries.clickhouse',
+  'clients/python.path',
+  'clients/records.path',
   'http/framing.socket',
+  'http/short-pages.path',
+  'http/wire.socket',
   'mcp/attacks.path',
+  'mcp/messages.path',
   'pipelines/crash.clickhouse',
   'pipelines/drain.clickhouse',
+  'pipelines/file-cleaning.clickhouse',
+  'pipelines/group-insert.clickhouse',
+  'pipelines/store.clickhouse',
+  'processes/npm-start.path',
+  'production.path',
+  'redis/replicas.redis',
+  'redis/sentinel.redis',
+  'search/pages.clickhouse',
+  'search/parts.clickhouse',
+  'search/rebuild.clickhouse',
+  'search/search.clickhouse',
 ];
 
 /** Run at night and before a release: kills and outages of minutes each, and the bench programs themselves. */
-export const AT_NIGHT = ['bench/baseline.redis', 'bench/remote.path'];
+export const AT_NIGHT = [
+  'bench/baseline.redis',
+  'bench/remote.path',
+  'processes/apply-kills.path',
+  'processes/backtest-kills.path',
+  'processes/full-disk.path',
+  'processes/orphans.path',
+  'processes/outages.path',
+  'processes/put-back.path',
+  'processes/search-rebuild.path',
+  'search/rebuild-kills.clickhouse',
+];
 
 /** Of a test that starts a service of its own. */
 const OWN_SERVICE = /\b(startService|launchService|spawnCli)\(/;
