@@ -18,18 +18,22 @@ export const AT_MERGE = [
   'clickhouse/final-outcome.clickhouse',
   'clickhouse/protocol.clickhouse',
   'clickhouse/queries.clickhouse',
+  'clients/arguments.path',
   'clients/python.path',
   'clients/records.path',
   'http/framing.socket',
+  'http/hooks.path',
   'http/short-pages.path',
   'http/wire.socket',
   'mcp/attacks.path',
+  'mcp/mcp.path',
   'mcp/messages.path',
   'pipelines/crash.clickhouse',
   'pipelines/drain.clickhouse',
   'pipelines/file-cleaning.clickhouse',
   'pipelines/group-insert.clickhouse',
   'pipelines/store.clickhouse',
+  'policy/folded',
   'processes/npm-start.path',
   'production.path',
   'redis/replicas.redis',
@@ -38,6 +42,7 @@ export const AT_MERGE = [
   'search/parts.clickhouse',
   'search/rebuild.clickhouse',
   'search/search.clickhouse',
+  'search/words',
 ];
 
 /** Run at night and before a release: kills and outages of minutes each, and the bench programs themselves. */
@@ -56,6 +61,9 @@ export const AT_NIGHT = [
 
 /** Of a test that starts a service of its own. */
 const OWN_SERVICE = /\b(startService|launchService|spawnCli)\(/;
+/** Of one whose random cases can be fewer. Every change runs a tenth of them, a merge all. */
+const RANDOM_CASES = /\bruns\(/;
+const FEW_CASES = { GATEHOUSE_TEST_SHARE: '0.1' };
 
 const USAGE = 'usage: test.mjs [--all | --rest | --night | --unit | --since COMMIT | NAME …] [--record]';
 
@@ -67,15 +75,17 @@ export function namesOf(args) {
   const [kind, commit] = args;
   const atNight = (name) => AT_NIGHT.includes(name);
   const atMerge = (name) => !atNight(name) && isAtMerge(name);
-  if (kind === undefined) return { names: all.filter((name) => !atMerge(name) && !atNight(name)), isBounded: true };
+  if (kind === undefined)
+    return { names: all.filter((name) => !atMerge(name) && !atNight(name)), env: FEW_CASES, isBounded: true };
   if (kind === '--since' && args.length === 2) return { names: sinceCommit(all, commit) };
   if (kind.startsWith('-') && args.length > 1) return { usage: USAGE };
   if (kind === '--all') return { names: all.filter((name) => !atNight(name)) };
-  if (kind === '--rest') return { names: all.filter(atMerge) };
+  if (kind === '--rest')
+    return { names: all.filter((name) => atMerge(name) || (!atNight(name) && hasRandomCases(name))) };
   if (kind === '--night') return { names: all };
   if (kind === '--unit') {
     const units = all.filter((name) => !path.basename(name).includes('.'));
-    return { names: units, env: { GATEHOUSE_TEST_SHARE: '0.1' }, alone: true };
+    return { names: units, env: FEW_CASES, alone: true };
   }
   if (kind.startsWith('-')) return { usage: `${kind} is not known\n${USAGE}` };
   const unknown = args.filter((begin) => !all.some((name) => name.startsWith(begin)));
@@ -86,7 +96,15 @@ export function namesOf(args) {
 function isAtMerge(name) {
   if (WITH_EVERY_CHANGE.includes(name)) return false;
   const isNamed = AT_MERGE.includes(name) || name.endsWith('.browser');
-  return isNamed || OWN_SERVICE.test(readFileSync(path.join(root, 'test', `${name}.test.ts`), 'utf8'));
+  return isNamed || OWN_SERVICE.test(sourceOf(name));
+}
+
+function hasRandomCases(name) {
+  return RANDOM_CASES.test(sourceOf(name));
+}
+
+function sourceOf(name) {
+  return readFileSync(path.join(root, 'test', `${name}.test.ts`), 'utf8');
 }
 
 /** Folders of source text. What changes elsewhere (packages, scripts, SQL) may concern any test. */

