@@ -4,7 +4,7 @@
 // identifiers of before have random bits there. An identifier of the wrong form is simply unknown: `isId` lets handlers
 // answer 404 without a look-up.
 import { createHash, randomFillSync } from 'node:crypto';
-import { type Moment, SLOTS, SLOTS_BY_TIME, STEADY_CLOCK } from './steady-clock.ts';
+import { type Moment, STEADY_CLOCK } from './steady-clock.ts';
 
 export const ID_PREFIXES = {
   agent: 'agt_',
@@ -55,22 +55,7 @@ export function idAt(kind: IdKind, { ms, slot }: Moment): string {
 
 /** `atMs`: epoch ms, whole; the time of what is made, which the id keeps. */
 export function mintId(kind: IdKind, atMs: number): string {
-  return idAt(kind, momentAt(atMs));
-}
-
-let lateMs = -1;
-let lateSlot = 0;
-
-/**
- * A moment of that very millisecond. Has it passed, then behind all that follows from the time: what was answered in it
- * had its id before this was begun.
- */
-function momentAt(atMs: number): Moment {
-  const present = STEADY_CLOCK.take(1);
-  if (present.ms === atMs) return present;
-  lateSlot = atMs === lateMs ? Math.min(lateSlot + 1, SLOTS - 1) : SLOTS_BY_TIME;
-  lateMs = atMs;
-  return { ms: atMs, slot: lateSlot };
+  return idAt(kind, STEADY_CLOCK.takeOf(atMs));
 }
 
 export function isId(kind: IdKind, text: string): boolean {

@@ -46,6 +46,9 @@ export class SteadyClock {
   #nowMonotonic = 0;
   #ms = 0;
   #slot = 0;
+  /** Of `takeOf`. */
+  #lateMs = -1;
+  #lateSlot = 0;
 
   constructor(sources = OF_THE_PROCESS) {
     this.#sources = sources;
@@ -92,6 +95,21 @@ export class SteadyClock {
     this.#ms = ms;
     this.#slot = slot + count - 1;
     return { ms, slot };
+  }
+
+  /**
+   * A moment of that very millisecond, epoch ms. Has it passed, then behind all that was taken in it, and behind all
+   * that follows from the time: what was answered in it had its moment before this was begun.
+   */
+  takeOf(ms: number): Moment {
+    const { last } = this;
+    const present = this.take(1);
+    if (present.ms === ms) return present;
+    const before = ms === last.ms ? last.slot : 0;
+    const behind = ms === this.#lateMs ? this.#lateSlot : Math.max(before, SLOTS_BY_TIME - 1);
+    this.#lateSlot = Math.min(behind + 1, SLOTS - 1);
+    this.#lateMs = ms;
+    return { ms, slot: this.#lateSlot };
   }
 
   /** What was taken last. */

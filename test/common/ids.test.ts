@@ -3,7 +3,7 @@
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { idAt, isId, mintId, momentOfId, timeOfId } from '../../src/common/ids.ts';
-import { type Moment, SLOTS, SteadyClock, steadyNow } from '../../src/common/steady-clock.ts';
+import { type Moment, SLOTS, SLOTS_BY_TIME, SteadyClock, steadyNow } from '../../src/common/steady-clock.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 const START = Date.UTC(2026, 10, 25, 1, 0, 0);
@@ -134,6 +134,21 @@ t.test('what is made late keeps its time, and comes behind what was made in it',
   t.ok(late.every((id) => timeOfId(id) === at && id > inTime));
   t.ok(late.every((id) => id < mintId('auditLog', Date.now())));
 });
+
+t.test(
+  'what is made late comes behind all that was made in its millisecond, also beyond what follows from the time',
+  async (t) => {
+    const { time, clock } = machine();
+    time.monotonic = 7_000.9995;
+    const inTime = Array.from({ length: 200 }, () => clock.take(1));
+    t.ok(inTime.at(-1)!.slot > SLOTS_BY_TIME, 'more than the time has left');
+    time.monotonic = 7_005;
+    const late = Array.from({ length: 3 }, () => clock.takeOf(START + 7_000));
+    const ids = [...inTime, ...late, clock.take(1)].map((moment) => idAt('event', moment));
+    t.same([...ids].sort(), ids);
+    t.ok(late.every(({ ms }) => ms === START + 7_000));
+  },
+);
 
 t.test('threads that make identifiers at the same time make each once', { timeout: 60_000 }, async (t) => {
   const code = `
