@@ -37,7 +37,7 @@ const CLOCK_MS_MAX = 1_000;
 const STORE_WAIT_MS_MAX = 3_000;
 const GIB = 2 ** 30;
 
-export const doctor: Command = async ({ config, args, options, print }) => {
+export const doctor: Command = async ({ config, options, print }) => {
   if (options['repair'] === true) {
     (await import('./repair.ts')).repair(config, print);
     return;

@@ -31,7 +31,7 @@ import {
 } from '../stores.ts';
 import { type Command, withAddresses } from './context.ts';
 
-export const migrateCommand: Command = async ({ config, args, print }) => {
+export const migrateCommand: Command = async ({ config, print }) => {
   const given = config.clickhouseUrl === undefined ? withAddresses(config) : config;
   const say = writeToTerminal;
   const done = (applied: string[]) =>

@@ -3,6 +3,7 @@
 // Invariant: what is kept under an Idempotency-Key is a count: a request that comes again is answered that it is there.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
+import { exactJson, parseExact } from '../common/exact-json.ts';
 import { idAt } from '../common/ids.ts';
 import { judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, ShadowJudgement } from '../policy/judgement.ts';
@@ -50,16 +51,23 @@ class ObservedBody implements DecodedBody {
   }
 
   judge(index: number, agent: AgentRecord, rules: RuleSet): Judgement {
-    const judgement = withoutLimits(judge(rules, this.#view(index, agent), undefined));
-    if (!this.#isCut(index, judgement)) return judgement;
-    return { ...judgement, redacted: judge(rules, new View(this.#submissions[index]!, agent), undefined).redacted };
+    let judgement = withoutLimits(judge(rules, this.#view(index, agent), undefined));
+    if (this.#isCut(index, judgement)) {
+      const { redacted } = judge(rules, new View(this.#submissions[index]!, agent), undefined);
+      judgement = { ...judgement, redacted };
+    }
+    const call = this.#asked(index, agent, judgement);
+    return call === undefined ? judgement : without(judge(rules, call, undefined), judgement);
   }
 
   async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement> {
-    const judgement = withoutLimits(await rules.judgeWithPauses(this.#view(index, agent), pause));
-    if (!this.#isCut(index, judgement)) return judgement;
-    const { redacted } = await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause);
-    return { ...judgement, redacted };
+    let judgement = withoutLimits(await rules.judgeWithPauses(this.#view(index, agent), pause));
+    if (this.#isCut(index, judgement)) {
+      const { redacted } = await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause);
+      judgement = { ...judgement, redacted };
+    }
+    const call = this.#asked(index, agent, judgement);
+    return call === undefined ? judgement : without(await rules.judgeWithPauses(call, pause), judgement);
   }
 
   judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
@@ -74,6 +82,14 @@ class ObservedBody implements DecodedBody {
   ): Promise<ShadowJudgement> {
     if (this.#isAsked(index)) return null;
     return uncounted(await shadows.judgeWithPauses(this.#view(index, agent), allowance, pause));
+  }
+
+  /** What was asked about before it was done, of an event that matches something; undefined: it was not, or nothing. */
+  #asked(index: number, agent: AgentRecord, { found, redacted }: Judgement): View | undefined {
+    if (found.length === 0 || !this.#isDecided(index, redacted)) return undefined;
+    const submission = this.#submissions[index]!;
+    const { result: _, error: __, ...payload } = parseExact((submission.whole ?? submission).payloadText) as JsonObject;
+    return new View({ ...submission, payload, payloadText: exactJson(payload) }, agent);
   }
 
   #view(index: number, agent: AgentRecord): View {
@@ -96,9 +112,13 @@ class ObservedBody implements DecodedBody {
   }
 
   #decided(index: number, decision: Decision): Decision {
-    const before = this.#before[index];
-    const isSame = this.#isAsked(index) || isRedactedCall(before?.call, decision);
-    return before !== undefined && isSame ? decidedBefore(before.before, decision) : observed(decision);
+    return this.#isDecided(index, decision.redacted)
+      ? decidedBefore(this.#before[index]!.before, decision)
+      : observed(decision);
+  }
+
+  #isDecided(index: number, redacted: Decision['redacted']): boolean {
+    return this.#isAsked(index) || isRedactedCall(this.#before[index]?.call, redacted);
   }
 
   #isAsked(index: number): boolean {
@@ -113,9 +133,15 @@ class ObservedBody implements DecodedBody {
   release(): void {}
 }
 
-function isRedactedCall(call: JsonObject | undefined, { redacted }: Decision): boolean {
+function isRedactedCall(call: JsonObject | undefined, redacted: Decision['redacted']): boolean {
   const copy = call === undefined || redacted === null ? undefined : readPayload(redacted.payloadText);
   return copy !== undefined && isSameCall(call!, copy);
+}
+
+/** What matches beyond what matched already. */
+function without(before: Judgement, judgement: Judgement): Judgement {
+  const matched = new Set(before.found.map(({ entry }) => entry));
+  return { ...judgement, found: judgement.found.filter(({ entry }) => !matched.has(entry)) };
 }
 
 function uncounted(judgement: ShadowJudgement): ShadowJudgement {

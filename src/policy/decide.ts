@@ -37,7 +37,8 @@ export function decide(judgement: Judgement, retryAfter: readonly number[], mint
   const checks = checksOf(judgement);
   const isOver = checks.some((_, i) => retryAfter[i]);
   const found = isOver ? withLimits(judgement, retryAfter) : judgement.found;
-  if (found.length === 0) return ALLOWED;
+  const { redacted } = judgement;
+  if (found.length === 0) return redacted === null ? ALLOWED : { ...ALLOWED, redacted };
   const deciding =
     found.find(({ entry }) => entry.outcome === 'blocked') ?? found.find(({ entry }) => entry.outcome === 'pending');
   const outcome = deciding?.entry.outcome ?? 'allowed';
@@ -53,7 +54,7 @@ export function decide(judgement: Judgement, retryAfter: readonly number[], mint
     ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as RequireApprovalTerms }),
     matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
     resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
-    redacted: judgement.redacted,
+    redacted,
     ...(isOver ? { limits: checks.filter((_, i) => retryAfter[i]) } : {}),
   };
 }

@@ -24,10 +24,18 @@ export function observed(decision: Decision): Decision {
 /** An event that was judged before it was done: what was decided then, by its id. */
 export type Before = Pick<Decision, 'outcome' | 'reason' | 'policyId'> & { id: string };
 
-/** The outcome of before, in place of another. Nothing is matched again, so no alert is raised twice. */
-export function decidedBefore({ id, outcome, reason, policyId }: Before, { redacted }: Decision): Decision {
-  const result = { outcome, reason, policy_id: policyId, matches: [], decision_id: id, source: AFTER_THE_FACT.source };
-  return { outcome, reason, policyId, matches: [], redacted, observed: true, resultJson: JSON.stringify(result) };
+/**
+ * The outcome of before, in place of another. `decision`: on what was not asked about then, its result. What was
+ * matched then is not matched again, so no alert is raised twice.
+ */
+export function decidedBefore({ id, ...before }: Before, decision: Decision): Decision {
+  const own = observed(decision);
+  const { outcome, reason, policyId } = own.outcome === 'allowed' ? before : own;
+  const { matches, redacted } = decision;
+  const enforced = own.outcome === 'allowed' ? {} : { enforced: false };
+  const made = { outcome, reason, policy_id: policyId, matches, decision_id: id, ...enforced };
+  const resultJson = JSON.stringify({ ...made, source: AFTER_THE_FACT.source });
+  return { outcome, reason, policyId, matches, redacted, observed: true, resultJson };
 }
 
 const AFTER_THE_FACT = { enforced: false, source: 'otlp' };

@@ -333,6 +333,34 @@ t.test('a decision is taken where tool and arguments are its own, once', async (
   t.match(unsaid, { payload: { content_captured: false }, policy_result: { decision_id: /^evt_/ } }, 'without content');
 });
 
+t.test('the result of a call that was decided before is judged, and the call not again', async (t) => {
+  const asked = async (name: string, args: object): Promise<string> => {
+    const payload = { tool: name, arguments: args };
+    const { json } = await api.post(`/v1/agents/${program}/events`, { type: 'tool_call', payload });
+    while ((await api.get(`/v1/agents/${program}/events/${json.id}`)).status === 404) await sleep(100);
+    return json.id;
+  };
+  const cases: [name: string, args: string, result: string, outcome: string, matches: number, what: string][] = [
+    ['look', '{"a":3}', 'hay', 'allowed', 0, 'nothing matches'],
+    ['look', '{"a":4}', 'a needle', 'blocked', 1, 'the result does'],
+    ['mail', '{"to":"b@example.com"}', 'hay', 'allowed', 0, 'the call does'],
+    ['mail', '{"to":"c@example.com"}', 'a needle', 'blocked', 1, 'each does by a policy of its own'],
+    ['mail', '{"a":5}', 'to d@example.com', 'allowed', 1, 'the result does, and is redacted'],
+  ];
+  for (const [name, args, result, outcome, matches, what] of cases) {
+    const decision = await asked(name, JSON.parse(args));
+    const span = tool(name, {
+      ...{ 'gen_ai.tool.call.arguments': args, 'gen_ai.tool.call.result': result },
+      'gatehouse.decision.id': decision,
+    }) as { traceId: string };
+    t.equal((await send([span], 'program')).text, '{}');
+    const [event] = await eventsOf(span.traceId);
+    const { decision_id, outcome: is, matches: found } = event!.policy_result;
+    t.same([decision_id, is, found.length], [decision, outcome, matches], what);
+    t.notMatch(JSON.stringify(event!.payload), /@example/, what);
+  }
+});
+
 t.test('a bad span beside sound ones; requests that are none', async (t) => {
   const sound = Array.from({ length: 9 }, () => tool('ls'));
   const bad = tool('ls', { score: { doubleValue: 'much' } });

@@ -10,7 +10,7 @@ import type { PolicyResult } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../../src/common/exact-json.ts';
 import { agentInactive, decide } from '../../src/policy/decide.ts';
-import { judge, RuleSet } from '../../src/policy/engine.ts';
+import { ALLOWED, judge, RuleSet } from '../../src/policy/engine.ts';
 import type { Decision, EventView } from '../../src/policy/judgement.ts';
 import { decidedBefore, observed } from '../../src/policy/observed.ts';
 import { PolicyReplay, type ReplayedEvent } from '../../src/policy/replay/policy-replay.ts';
@@ -63,7 +63,8 @@ function decisionOn(policies: readonly Policy[], view: EventView, way: Way): Dec
   if (way === 'inactive') return agentInactive(judgement);
   const decision = decide(judgement, [], () => 'apr_01jd00000000000000000000aa');
   if (way === 'observed') return observed(decision);
-  return way === 'reported' ? decidedBefore(BEFORE, decision) : decision;
+  // Without a result, of which alone something would be said again.
+  return way === 'reported' ? decidedBefore(BEFORE, { ...ALLOWED, redacted: decision.redacted }) : decision;
 }
 
 /** As it is stored. */
