@@ -34,6 +34,7 @@ async function firstMinutes(): Promise<void> {
     await page.getByRole('button', { name: 'Sign in to default' }).waitFor();
     await page.keyboard.press('Enter');
     const rows = page.getByRole('region', { name: 'Events, newest first' });
+    await page.getByRole('figure', { name: /^Events over time/ }).waitFor(); // what comes later moves the rows
     await rows.getByRole('img', { name: 'blocked' }).first().click();
     const why = page.getByRole('region', { name: 'Why' });
     await why.getByText('no large payments').waitFor();
