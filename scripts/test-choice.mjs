@@ -151,10 +151,11 @@ function filesIn(folder) {
 function importersOf(files) {
   const importers = new Map();
   const add = (to, file) => importers.set(to, [...(importers.get(to) ?? []), file]);
+  const byName = new Map(files.map((file) => [path.basename(file, '.ts'), file]));
   for (const file of files) {
     const text = readFileSync(path.join(root, file), 'utf8');
     for (const [, to] of text.matchAll(IMPORT)) add(path.posix.join(path.posix.dirname(file), to), file);
-    for (const [, program] of text.matchAll(PROGRAM)) add(`src/${program}.ts`, file);
+    for (const [, program] of text.matchAll(PROGRAM)) add(byName.get(program), file);
   }
   return importers;
 }

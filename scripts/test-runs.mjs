@@ -1,9 +1,11 @@
 // What the scripts that run tests share: running files, and what test files share in one run.
 // Invariant: what was started here is ended here, also by a signal. A file that does not end in time has failed.
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 export const root = path.dirname(path.dirname(new URL(import.meta.url).pathname));
 const built = path.join(root, 'build', 'test');
@@ -15,6 +17,7 @@ const FILE_SECONDS_MAX = 600;
 /** What a file prints for a failure that a reader needs; all of it is in its file. */
 const SHOWN_CHARACTERS_MAX = 20_000;
 const TICKS_PER_SECOND = 100;
+const OUTPUT_MS_MAX = 5_000;
 
 /** Names of all test files, as `http/api.path`. */
 export function testNames() {
@@ -38,9 +41,9 @@ export function recordTimes(times) {
 }
 
 /**
- * Runs test files, each as a program of its own that prints TAP and ends with its result; the runner's own process
- * takes a tenth of the processor time of all. `jobs` at a time, those that took longest first. Says how each ended.
- * Resolves with the names of what failed, and with what each took.
+ * Runs test files, each as a program of its own that prints TAP and ends with its result (tap's runner took a tenth of
+ * the processor time of all). `jobs` at a time, those that took longest first. Says how each ended. Resolves with the
+ * names of what failed, and with what each took.
  */
 export async function runFiles(names, { jobs = 3, env = {} } = {}) {
   const known = recordedTimes();
@@ -97,8 +100,11 @@ async function runFile(name, env, running) {
   const limit = setTimeout(() => child.kill('SIGKILL'), (FILE_SECONDS_MAX + 30) * 1000);
   const chunks = [];
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => chunks.push(chunk));
-  const code = await new Promise((resolve) => child.on('close', (status, signal) => resolve(status ?? signal)));
+  const code = await new Promise((resolve) => child.on('exit', (status, signal) => resolve(status ?? signal)));
   clearTimeout(limit);
+  // What it started and left behind may hold its output open.
+  if (!child.stdout.readableEnded)
+    await Promise.race([once(child, 'close'), sleep(OUTPUT_MS_MAX, null, { ref: false })]);
   running.delete(child);
   const output = Buffer.concat(chunks).toString();
   writeFileSync(`${result}.tap`, output);
