@@ -13,7 +13,8 @@ const built = path.join(root, 'build', 'test');
 const results = path.join(root, 'build', 'test-results');
 /** Kept in the repository, so that a fresh clone begins with the files that take longest. */
 const timesFile = path.join(root, 'test', 'times.json');
-const FILE_SECONDS_MAX = 600;
+/** Ten times what the longest file takes on a quiet machine, twice what it took on one that others shared. */
+const FILE_SECONDS_MAX = 1_200;
 /** What a file prints for a failure that a reader needs; all of it is in its file. */
 const SHOWN_CHARACTERS_MAX = 20_000;
 const TICKS_PER_SECOND = 100;

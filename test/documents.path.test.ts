@@ -24,7 +24,7 @@ const MARK = '@@@ block';
  * go.
  */
 const TRIES = 3;
-const PAGE_MS_MAX = 120_000;
+const PAGE_MS_MAX = 300_000;
 
 /**
  * Also in pipelines and substitutions: an answer that is an error fails the call that got it, and a list that says that

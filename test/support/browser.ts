@@ -13,8 +13,21 @@ export const skip = EXECUTABLE === undefined ? 'there is no chromium on this mac
 /** A name of the network that leads to this machine: over plain HTTP a browser trusts no page of it. */
 export const NETWORK_NAME = 'gatehouse.test';
 
+/**
+ * Parts of a browser's own window that are pages, which no test sees: each context would start a renderer for them, and
+ * take three times the processor time. The last switch of its name counts, so playwright's own list is in it.
+ */
+const OFF = [
+  ...['WebUIOmniboxPopup', 'WebUIOmniboxFullPopup', 'WebUIOmniboxAimPopup', 'PreloadTopChromeWebUI', 'InitialWebUI'],
+  ...['WebUIReloadButton', 'WebUIBackForwardButton', 'WebUIHomeButton', 'WebUIToolbar', 'WebUILocationBar'],
+  ...['WebUISplitTabsButton', 'AvoidUnnecessaryBeforeUnloadCheckSync', 'DestroyProfileOnBrowserClose'],
+  ...['HttpsUpgrades', 'HttpsFirstBalancedModeAutoEnable', 'LensOverlay', 'MediaRouter', 'PaintHolding'],
+  ...['ThirdPartyStoragePartitioning', 'AvoidCorsURLLoaderRestartOnRedirect', 'OptimizationHints', 'AimEnabled'],
+  ...['NetworkTimeServiceQuerying', 'PreconnectToSearch'],
+];
 /** What reaches out by itself is switched off. */
 const ARGUMENTS = [
+  `--disable-features=${OFF.join()}`,
   ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'],
   ...['--disable-component-update', '--disable-sync', '--disable-dev-shm-usage'],
   `--host-resolver-rules=MAP ${NETWORK_NAME} 127.0.0.1`,
