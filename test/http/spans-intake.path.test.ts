@@ -223,15 +223,16 @@ t.test('a span that comes twice is recorded once, whatever comes with it', async
   t.equal((await eventsOf(pending.traceId)).length, 1, 'a pending span and the finished one');
 });
 
+async function asked(payload: object): Promise<string> {
+  return (await api.post(`/v1/agents/${program}/events`, { type: 'tool_call', payload })).json.id;
+}
+
+/** Decisions are looked for in what is stored. */
+async function untilStored(ids: readonly string[]): Promise<void> {
+  for (const id of ids) while ((await api.get(`/v1/agents/${program}/events/${id}`)).status === 404) await sleep(100);
+}
+
 t.test('a decision is taken where tool and arguments are its own, once', async (t) => {
-  const asked = async (payload: object): Promise<string> => {
-    const { json } = await api.post(`/v1/agents/${program}/events`, { type: 'tool_call', payload });
-    return json.id;
-  };
-  /** Decisions are looked for in what is stored. */
-  const untilStored = async (ids: readonly string[]) => {
-    for (const id of ids) while ((await api.get(`/v1/agents/${program}/events/${id}`)).status === 404) await sleep(100);
-  };
   const sent = '{"amount":5,"to":["a","b"],"deep":{"x":1,"y":null}}';
   type Case = [decided: object, sent: Attributes, isTaken: boolean, tool?: string];
   const args = (text: string): Attributes => ({ 'gen_ai.tool.call.arguments': text });
@@ -334,12 +335,6 @@ t.test('a decision is taken where tool and arguments are its own, once', async (
 });
 
 t.test('the result of a call that was decided before is judged, and the call not again', async (t) => {
-  const asked = async (name: string, args: object): Promise<string> => {
-    const payload = { tool: name, arguments: args };
-    const { json } = await api.post(`/v1/agents/${program}/events`, { type: 'tool_call', payload });
-    while ((await api.get(`/v1/agents/${program}/events/${json.id}`)).status === 404) await sleep(100);
-    return json.id;
-  };
   const cases: [name: string, args: string, result: string, outcome: string, matches: number, what: string][] = [
     ['look', '{"a":3}', 'hay', 'allowed', 0, 'nothing matches'],
     ['look', '{"a":4}', 'a needle', 'blocked', 1, 'the result does'],
@@ -348,7 +343,8 @@ t.test('the result of a call that was decided before is judged, and the call not
     ['mail', '{"a":5}', 'to d@example.com', 'allowed', 1, 'the result does, and is redacted'],
   ];
   for (const [name, args, result, outcome, matches, what] of cases) {
-    const decision = await asked(name, JSON.parse(args));
+    const decision = await asked({ tool: name, arguments: JSON.parse(args) });
+    await untilStored([decision]);
     const span = tool(name, {
       ...{ 'gen_ai.tool.call.arguments': args, 'gen_ai.tool.call.result': result },
       'gatehouse.decision.id': decision,
