@@ -7,10 +7,10 @@ import path from 'node:path';
 import { root, testNames } from './test-runs.mjs';
 
 /** Run with every change, although each starts a service of its own: the contract, and a screen. */
-export const WITH_EVERY_CHANGE = ['http/api.path', 'http/exact.path', 'dashboard/first-minutes.browser'];
+const WITH_EVERY_CHANGE = ['http/api.path', 'http/exact.path', 'dashboard/first-minutes.browser'];
 
 /** Too long for every change, although they start no service. */
-export const AT_MERGE = [
+const AT_MERGE = [
   'audit/chain.clickhouse',
   'bench/demo.path',
   'clickhouse/cursors.clickhouse',
@@ -46,7 +46,7 @@ export const AT_MERGE = [
 ];
 
 /** Run at night and before a release: kills and outages of minutes each, and the bench programs themselves. */
-export const AT_NIGHT = [
+const AT_NIGHT = [
   'bench/baseline.redis',
   'bench/remote.path',
   'processes/apply-kills.path',
