@@ -29,7 +29,7 @@ export function testNames() {
 }
 
 /** Name -> seconds and processor seconds of the last run that was recorded. */
-export function recordedTimes() {
+function recordedTimes() {
   return existsSync(timesFile) ? JSON.parse(readFileSync(timesFile, 'utf8')) : {};
 }
 
@@ -87,15 +87,11 @@ async function runFile(name, env, running) {
   mkdirSync(path.dirname(result), { recursive: true });
   const usage = `${result}.usage`;
   const began = performance.now();
-  const child = spawn(
-    process.execPath,
-    [`--import=${path.join(root, 'scripts', 'plain-children.mjs')}`, programOf(name)],
-    {
-      cwd: root,
-      env: { ...process.env, TAP_TIMEOUT: String(FILE_SECONDS_MAX), ...env, GATEHOUSE_TEST_USAGE_FILE: usage },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
+  const child = spawn(process.execPath, [`--import=${path.join(root, 'scripts', 'test-usage.mjs')}`, programOf(name)], {
+    cwd: root,
+    env: { ...process.env, TAP_TIMEOUT: String(FILE_SECONDS_MAX), ...env, GATEHOUSE_TEST_USAGE_FILE: usage },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   running.add(child);
   // The test ends by itself at its limit and says what it waited for; this is for one that cannot.
   const limit = setTimeout(() => child.kill('SIGKILL'), (FILE_SECONDS_MAX + 30) * 1000);
@@ -106,6 +102,7 @@ async function runFile(name, env, running) {
   // What it started and left behind may hold its output open.
   if (!child.stdout.readableEnded)
     await Promise.race([once(child, 'close'), sleep(OUTPUT_MS_MAX, null, { ref: false })]);
+  for (const stream of [child.stdout, child.stderr]) stream.destroy();
   running.delete(child);
   const output = Buffer.concat(chunks).toString();
   writeFileSync(`${result}.tap`, output);
