@@ -152,6 +152,17 @@ t.test('nothing is left lying about', async (t) => {
   await none(t, sources, /\b(test|t)\.only\(|\bdebugger;/, 'no debugging left');
 });
 
+t.test('the pages keep to one scale of distances and sizes of type', async (t) => {
+  const set = /^\s*((?:padding|margin|gap|row-gap|column-gap|font-size)(?:-[a-z-]+)?): ([^;]+);/gm;
+  const onScale = /^(0|auto|inherit|-?1px|[0-9]+vh|var\(--(space|type)-[a-z0-9]+\)|calc\(-1 \* var\(--space-[a-z0-9]+\)\))$/;
+  const off = filesIn('dashboard', /\.css$/).flatMap((file) =>
+    [...read(file).matchAll(set)]
+      .filter(([, , value]) => value!.split(/\s+(?![^(]*\))/).some((part) => !onScale.test(part)))
+      .map(([rule]) => `${file}: ${rule.trim()}`),
+  );
+  t.same(off, [], 'they are --space-* and --type-* of dashboard/style.css');
+});
+
 t.test('the repository names no machine and no registry', async (t) => {
   const files = [...filesIn('.', /\.(ts|mjs|md|json|lua|sql|yml|yaml|sh)$|^\.(npmrc|ci\/run)$/)];
   const paths = files.filter(
