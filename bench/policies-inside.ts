@@ -6,6 +6,7 @@ import type { AgentRecord } from '../schemas/agent.ts';
 import type { EventType } from '../schemas/closed-sets.ts';
 import type { JsonObject } from '../schemas/common.ts';
 import type { Policy } from '../schemas/policy.ts';
+import { atOnce } from '../src/common/steps.ts';
 import { WasmCodec } from '../src/ingest/wasm-codec.ts';
 import { judge, RuleSet } from '../src/policy/engine.ts';
 import { median } from './statistics.ts';
@@ -60,7 +61,7 @@ function workOf({ policies, body, events }: Setting, codec: WasmCodec) {
       const request = { ...ids, shape: 'many' as const, body: bytes };
       const decoded = codec.decode(request, { rules, nowMs: now, eventBytesMax: bytes.length });
       if (decoded === undefined) throw new Error('the body is not read on its bytes');
-      for (let i = 0; i < events; i++) decoded.judge(i, agent, rules, undefined);
+      for (let i = 0; i < events; i++) atOnce(decoded.judging(i, agent, rules));
       decoded.release();
     },
     judged() {

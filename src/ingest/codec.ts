@@ -4,11 +4,12 @@
 // Invariant: for a body that both read, judgements, rows, summaries and answer are the same
 // (test/ingest/codecs.test.ts).
 import type { AgentRecord } from '../../schemas/agent.ts';
+import type { Stepped } from '../common/steps.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement, ShadowJudgement, Shadows } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
-import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
+import type { Answer, IngestRequest } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 
 export type DecodeOptions = {
@@ -28,17 +29,13 @@ export interface Codec {
 export interface DecodedBody {
   /** Elements of the body, with those that are refused one by one. */
   readonly elements: number;
-  /** null: the element is refused. Throws TooLong where the allowance does not cover it. */
-  judge(element: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null;
-  /** The same without an allowance; others have their turn in between. */
-  judgeWithPauses(element: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement | null>;
+  /**
+   * null: the element is refused. Throws TooLong where there is an allowance and it does not cover it. Steps that are
+   * not done at once belong in a turn of `rules`, or of the shadows.
+   */
+  judging(element: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Stepped<Judgement | null>;
   /** null: the element is refused, or was judged before it was done. Throws nothing. */
-  judgeShadows(element: number, agent: AgentRecord, by: ByShadows): ShadowJudgement;
-  judgeShadowsWithPauses(
-    element: number,
-    agent: AgentRecord,
-    by: ByShadows & { pause: Pause },
-  ): Promise<ShadowJudgement>;
+  judgingShadows(element: number, agent: AgentRecord, by: ByShadows): Stepped<ShadowJudgement>;
   /** `judged` and `arrivals`: one for each element; null where the judgement was. */
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded;
   /** The answer that a request with this Idempotency-Key was given before. Of bodies that came with a key. */

@@ -5,6 +5,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { SteadyClock } from '../common/steady-clock.ts';
+import type { Pause } from '../common/steps.ts';
 import type { Allowances } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -48,8 +49,6 @@ export type Caller = {
   whenGone(waiting: { callerLeft(): void }): void;
 };
 export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
-/** Resolves when other work was done; undefined: it is not time yet. */
-export type Pause = () => Promise<void> | undefined;
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   rateLimits: Pick<RateLimitBatcher, 'ask'>;

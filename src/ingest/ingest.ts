@@ -23,6 +23,7 @@
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../common/errors.ts';
+import { atOnce, type Pause } from '../common/steps.ts';
 import { TooLong } from '../policy/allowance.ts';
 import { agentInactive } from '../policy/decide.ts';
 import type { RuleSet } from '../policy/engine.ts';
@@ -31,7 +32,7 @@ import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
-import type { Answer, Caller, IngestParts, IngestRequest, Pause } from './ingest-parts.ts';
+import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
 import { ShadowJudging } from './shadow-judging.ts';
@@ -160,7 +161,8 @@ class Submission implements QuotaWaiter, AppendCaller {
     const body = this.#body!;
     const allowance =
       this.#rules.size === 0 ? undefined : apart?.allowances.begin(this.#request.account, performance.now());
-    for (let i = 0; i < body.elements; i++) this.#judgements.push(body.judge(i, this.#agent, this.#rules, allowance));
+    for (let i = 0; i < body.elements; i++)
+      this.#judgements.push(atOnce(body.judging(i, this.#agent, this.#rules, allowance)));
     this.#shadows = this.#shadowsToJudge();
     this.#shadows?.judge(body, this.#agent);
     this.#reserve();
@@ -169,7 +171,8 @@ class Submission implements QuotaWaiter, AppendCaller {
   async #judgeWithPauses(pause: Pause): Promise<void> {
     const body = this.#body!;
     for (let i = 0; i < body.elements; i++) {
-      this.#judgements.push(await body.judgeWithPauses(i, this.#agent, this.#rules, pause));
+      const work = body.judging(i, this.#agent, this.#rules);
+      this.#judgements.push(await this.#rules.turns.do(work, pause));
       await pause();
     }
     this.#shadows = this.#shadowsToJudge();

@@ -3,13 +3,14 @@
 // Invariant: an element that is refused has its error in its place in the answer, and leaves nothing in the stream.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { idAt } from '../common/ids.ts';
+import type { Stepped } from '../common/steps.ts';
 import type { Allowance } from '../policy/allowance.ts';
-import { judge, type RuleSet } from '../policy/engine.ts';
+import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
 import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
-import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
+import type { Answer, IngestRequest } from './ingest-parts.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
@@ -39,28 +40,14 @@ class JsonBody implements DecodedBody {
     return this.#elements.length;
   }
 
-  judge(index: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null {
+  judging(index: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Stepped<Judgement | null> {
     const element = this.#elements[index]!;
-    return isRejected(element) ? null : judge(rules, new View(element, agent), allowance);
+    return isRejected(element) ? null : rules.judging(new View(element, agent), allowance);
   }
 
-  async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement | null> {
+  judgingShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): Stepped<ShadowJudgement> {
     const element = this.#elements[index]!;
-    return isRejected(element) ? null : rules.judgeWithPauses(new View(element, agent), pause);
-  }
-
-  judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
-    const element = this.#elements[index]!;
-    return isRejected(element) ? null : shadows.judge(new View(element, agent), allowance);
-  }
-
-  async judgeShadowsWithPauses(
-    index: number,
-    agent: AgentRecord,
-    { shadows, allowance, pause }: ByShadows & { pause: Pause },
-  ): Promise<ShadowJudgement> {
-    const element = this.#elements[index]!;
-    return isRejected(element) ? null : shadows.judgeWithPauses(new View(element, agent), allowance, pause);
+    return isRejected(element) ? null : shadows.judging(new View(element, agent), allowance);
   }
 
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {

@@ -5,14 +5,15 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { exactJson, parseExact } from '../common/exact-json.ts';
 import { idAt } from '../common/ids.ts';
-import { judge, type RuleSet } from '../policy/engine.ts';
+import { type Steps, steps } from '../common/steps.ts';
+import type { RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import { type Before, decidedBefore, observed, withoutLimits } from '../policy/observed.ts';
 import type { Arrivals } from './arrival.ts';
 import type { ByShadows, Codec, DecodedBody, Encoded } from './codec.ts';
 import { isSameCall, readPayload } from './decided-calls.ts';
 import { encodeEvents } from './encode.ts';
-import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
+import type { Answer, IngestRequest } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import type { ParsedSubmission } from './submission.ts';
 import { View } from './view.ts';
@@ -50,38 +51,19 @@ class ObservedBody implements DecodedBody {
     return this.#submissions.length;
   }
 
-  judge(index: number, agent: AgentRecord, rules: RuleSet): Judgement {
-    let judgement = withoutLimits(judge(rules, this.#view(index, agent), undefined));
+  *judging(index: number, agent: AgentRecord, rules: RuleSet): Steps<Judgement> {
+    let judgement = withoutLimits(yield* steps(rules.judging(this.#view(index, agent))));
     if (this.#isCut(index, judgement)) {
-      const { redacted } = judge(rules, new View(this.#submissions[index]!, agent), undefined);
+      const { redacted } = yield* steps(rules.judging(new View(this.#submissions[index]!, agent)));
       judgement = { ...judgement, redacted };
     }
     const call = this.#asked(index, agent, judgement);
-    return call === undefined ? judgement : without(judge(rules, call, undefined), judgement);
+    return call === undefined ? judgement : without(yield* steps(rules.judging(call)), judgement);
   }
 
-  async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement> {
-    let judgement = withoutLimits(await rules.judgeWithPauses(this.#view(index, agent), pause));
-    if (this.#isCut(index, judgement)) {
-      const { redacted } = await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause);
-      judgement = { ...judgement, redacted };
-    }
-    const call = this.#asked(index, agent, judgement);
-    return call === undefined ? judgement : without(await rules.judgeWithPauses(call, pause), judgement);
-  }
-
-  judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
+  *judgingShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): Steps<ShadowJudgement> {
     if (this.#isAsked(index)) return null;
-    return uncounted(shadows.judge(this.#view(index, agent), allowance));
-  }
-
-  async judgeShadowsWithPauses(
-    index: number,
-    agent: AgentRecord,
-    { shadows, allowance, pause }: ByShadows & { pause: Pause },
-  ): Promise<ShadowJudgement> {
-    if (this.#isAsked(index)) return null;
-    return uncounted(await shadows.judgeWithPauses(this.#view(index, agent), allowance, pause));
+    return uncounted(yield* steps(shadows.judging(this.#view(index, agent), allowance)));
   }
 
   /** What was asked about before it was done, of an event that matches something; undefined: it was not, or nothing. */

@@ -11,10 +11,11 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { ShadowElement } from '../../schemas/entry.ts';
 import type { ShadowJudged } from '../../schemas/event.ts';
+import { atOnce, type Pause } from '../common/steps.ts';
 import type { LimitAnswer, RateCheck, ShadowJudgement, Shadows } from '../policy/judgement.ts';
 import { limitsOf } from '../policy/shadows.ts';
 import type { DecodedBody } from './codec.ts';
-import type { IngestRequest, Pause, ShadowParts } from './ingest-parts.ts';
+import type { IngestRequest, ShadowParts } from './ingest-parts.ts';
 import type { QuotaGrant } from './rate-limit-batcher.ts';
 import type { Judged } from './resolve-quotas.ts';
 
@@ -39,7 +40,7 @@ export class ShadowJudging {
       const begunMs = performance.now();
       const allowance = shadow.allowances.begin(request.account, begunMs);
       for (let i = 0; i < body.elements; i++)
-        this.#judgements.push(body.judgeShadows(i, agent, { shadows, allowance }));
+        this.#judgements.push(atOnce(body.judgingShadows(i, agent, { shadows, allowance })));
       allowance.spendTime(performance.now() - begunMs, body.elements);
     } catch {
       this.#giveUp();
@@ -52,7 +53,8 @@ export class ShadowJudging {
     try {
       const allowance = shadow.allowances.begin(request.account, performance.now());
       for (let i = 0; i < body.elements; i++) {
-        this.#judgements.push(await body.judgeShadowsWithPauses(i, agent, { shadows, allowance, pause }));
+        const work = body.judgingShadows(i, agent, { shadows, allowance });
+        this.#judgements.push(await shadows.turns.do(work, pause));
         await pause();
       }
     } catch {

@@ -12,8 +12,9 @@ import { BufferPool } from '../common/buffer-pool.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { idAt } from '../common/ids.ts';
 import type { Moment } from '../common/steady-clock.ts';
+import type { Stepped } from '../common/steps.ts';
 import type { Allowance } from '../policy/allowance.ts';
-import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
+import { ALLOWED, type RuleSet } from '../policy/engine.ts';
 import type { Closer, Decision, Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import { UNKNOWN } from '../policy/sought.ts';
 import type { TextView } from '../policy/text-view.ts';
@@ -21,7 +22,7 @@ import { isWhatItShows } from '../policy/texts/text-forms.ts';
 import type { Arrivals } from './arrival.ts';
 import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
-import type { IngestRequest, Pause } from './ingest-parts.ts';
+import type { IngestRequest } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import { isTimely, type ParsedSubmission } from './submission.ts';
 import { renderEvent, verdictOf } from './submission-reply.ts';
@@ -75,30 +76,16 @@ class WasmBody implements DecodedBody {
     return this.#parts.scanned.events;
   }
 
-  judge(index: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement {
+  judging(index: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Stepped<Judgement> {
     const looked = rules.look(this.#textOf(index, agent));
-    return isCloser(looked) ? judge(rules, this.#view(index, agent), allowance, looked) : looked;
+    return isCloser(looked) ? rules.judging(this.#view(index, agent), allowance, looked) : looked;
   }
 
-  async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement> {
-    const looked = rules.look(this.#textOf(index, agent));
-    return isCloser(looked) ? rules.judgeWithPauses(this.#view(index, agent), pause, undefined, looked) : looked;
-  }
-
-  judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
+  judgingShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): Stepped<ShadowJudgement> {
     const text = this.#textOf(index, agent);
     const looked = shadows.look(text);
     if (!isCloser(looked)) return looked;
-    return allowance.isSpent ? shadows.skip(text) : shadows.judge(this.#view(index, agent), allowance, looked);
-  }
-
-  async judgeShadowsWithPauses(
-    index: number,
-    agent: AgentRecord,
-    { shadows, allowance, pause }: ByShadows & { pause: Pause },
-  ): Promise<ShadowJudgement> {
-    const looked = shadows.look(this.#textOf(index, agent));
-    return isCloser(looked) ? shadows.judgeWithPauses(this.#view(index, agent), allowance, pause, looked) : looked;
+    return allowance.isSpent ? shadows.skip(text) : shadows.judging(this.#view(index, agent), allowance, looked);
   }
 
   #textOf(index: number, agent: AgentRecord): ScannedText {

@@ -8,7 +8,7 @@
 import { KEY_CACHE_MAX } from '../common/limits.ts';
 
 /** `request`: of one request; `second`: of one account in a second; `burst`: what it may take at once. */
-type AllowanceUnits = { request: number; second: number; burst: number; time?: AllowanceTime };
+type AllowanceUnits = { request: number; second: number; burst: number; time?: AllowanceTime; isApart?: true };
 /** In ms, of one account: in a second, and at once. */
 type AllowanceTime = { second: number; burst: number };
 
@@ -31,7 +31,12 @@ export const SHADOW_UNITS: AllowanceUnits = {
 /** Of one event no more is counted: it was a pause of the process. */
 const EVENT_MS_MAX = 3;
 /** The same in the judging thread, where large events are judged: a request has 50 ms, in slices. */
-export const SHADOW_UNITS_APART: AllowanceUnits = { request: 20_000_000, second: 40_000_000, burst: 40_000_000 };
+export const SHADOW_UNITS_APART: AllowanceUnits = {
+  request: 20_000_000,
+  second: 40_000_000,
+  burst: 40_000_000,
+  isApart: true,
+};
 
 /** The event was not judged: it takes more work than the loop that answers may do for it. */
 export class TooLong extends Error {
@@ -69,6 +74,11 @@ export class Allowance {
   /** Nothing is left: there is no use in beginning. */
   get isSpent(): boolean {
     return this.left <= 0 || this.#ms <= 0;
+  }
+
+  /** Is it of the loop that answers? */
+  get isHere(): boolean {
+    return this.#units.isApart !== true;
   }
 
   /** What so many events have taken. */

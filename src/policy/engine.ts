@@ -20,6 +20,7 @@
 import { EVENT_TYPES, type EventType, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
 import type { DataFilterDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { atOnce, type Stepped, type Steps, Turns } from '../common/steps.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
@@ -76,7 +77,7 @@ export function checkPolicy(input: PolicyInput): void {
 
 /** Throws TooLong where there is an allowance and it is not enough. */
 export function judge(rules: RuleSet, event: EventView, allowance?: Allowance, closer?: Closer): Judgement {
-  return rules.judge(event, allowance, closer);
+  return atOnce(rules.judging(event, allowance, closer));
 }
 
 export function isFilter({ entry }: { entry: IndexedRule }): boolean {
@@ -115,6 +116,8 @@ export type RuleSetOptions = {
 export class RuleSet {
   readonly size: number;
   readonly traceKey: string | undefined;
+  /** Of judgements that are not made at once; all sets of the account that share filters have the same. */
+  readonly turns: Turns;
   /** Policies that are tried beside these. Set before the first judgement, if at all. */
   shadows: Shadows | undefined;
   readonly #entries: IndexedRule[];
@@ -154,8 +157,6 @@ export class RuleSet {
   #found: { entry: IndexedRule; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
   #redactions: Redaction[] = [];
-  /** `last` resolves when the last judgement with pauses is over. Of all sets that share filters. */
-  readonly #pausing: { last: Promise<void> | undefined };
   /** Rules of which a condition counts as met for what it cannot judge, and why. */
   readonly #unjudged = new Map<IndexedRule, Unjudged>();
   readonly #live: IndexedRule[] = [];
@@ -178,7 +179,7 @@ export class RuleSet {
     this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
     this.#filter = shareScanner(this.#entries, options.previous === undefined ? null : options.previous.#filter);
     this.#filters = [...new Set(this.#entries.flatMap(({ filter }) => filter ?? []))];
-    this.#pausing = options.previous === undefined ? { last: undefined } : options.previous.#pausing;
+    this.turns = options.previous === undefined ? new Turns() : options.previous.turns;
     this.#verdictsOnly = options.verdictsOnly ?? false;
     this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
   }
@@ -197,53 +198,28 @@ export class RuleSet {
     return new Map(this.#entries.map(({ rule }) => [rule.policy.id, rule]));
   }
 
-  /** Throws TooLong where there is an allowance and it is not enough. `closer`: what `look` said of the event. */
-  judge(event: EventView, allowance?: Allowance, closer?: Closer): Judgement {
-    if (this.size === 0) return NOTHING;
-    try {
-      this.#isHere = allowance !== undefined;
-      this.#begin(event, allowance, closer);
-      for (const entry of closer?.entries ?? this.concerned(event)) this.#consider(entry, event);
-      for (const filter of this.#liveFilters()) {
-        let failure = this.#walkFirst(filter, event);
-        while (failure === undefined && !filter.scanner.isDone()) failure = this.#walk(filter, event);
-        this.#noteFilter(filter, failure);
-      }
-      return this.#judgement(event);
-    } finally {
-      this.#end();
-      allowance?.spend(this.#spent);
-    }
+  /**
+   * Throws TooLong where there is an allowance and it is not enough. `closer`: what `look` said of the event. One event
+   * at a time: steps that are not done at once belong in `turns`.
+   */
+  judging(event: EventView, allowance?: Allowance, closer?: Closer): Stepped<Judgement> {
+    return this.size === 0 ? NOTHING : this.#judging(event, allowance, closer);
   }
 
-  /**
-   * As `judge`, apart from the loop that answers: calls `pause` again and again and waits for what it returns. One
-   * event at a time: others wait.
-   */
-  async judgeWithPauses(
-    event: EventView,
-    pause: () => Promise<void> | undefined,
-    allowance?: Allowance,
-    closer?: Closer,
-  ): Promise<Judgement> {
-    if (this.size === 0) return NOTHING;
-    const before = this.#pausing.last;
-    let done!: () => void;
-    this.#pausing.last = new Promise((resolve) => {
-      done = resolve;
-    });
-    await before;
+  *#judging(event: EventView, allowance?: Allowance, closer?: Closer): Steps<Judgement> {
     try {
-      this.#isHere = false;
       this.#begin(event, allowance, closer);
+      let stepAt = STEP_UNITS;
       for (const entry of closer?.entries ?? this.concerned(event)) {
         this.#consider(entry, event);
-        await pause();
+        if (this.#spent < stepAt) continue;
+        stepAt = this.#spent + STEP_UNITS;
+        yield;
       }
       for (const filter of this.#liveFilters()) {
         let failure = this.#walkFirst(filter, event);
         while (failure === undefined && !filter.scanner.isDone()) {
-          await pause();
+          yield;
           failure = this.#walk(filter, event);
         }
         this.#noteFilter(filter, failure);
@@ -251,7 +227,6 @@ export class RuleSet {
       return this.#judgement(event);
     } finally {
       this.#end();
-      done();
       allowance?.spend(this.#spent);
     }
   }
@@ -270,6 +245,7 @@ export class RuleSet {
 
   #begin(event: EventView, allowance: Allowance | undefined, closer: Closer | undefined): void {
     this.#spent = 0;
+    this.#isHere = allowance?.isHere === true;
     this.#absent = closer?.absent;
     this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left);
     this.#fieldUnits = fieldUnits(event.payloadText.length);
@@ -509,6 +485,8 @@ export class RuleSet {
 }
 
 const NO_FILTERS: readonly Filter[] = [];
+/** Between two steps: some 25 us, besides a microsecond for each rule that is asked. */
+const STEP_UNITS = 10_000;
 const NO_DETAIL: Detail = Object.freeze({});
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;

@@ -6,6 +6,7 @@ import type { EventType, Outcome, Reason, ShadowSkip } from '../../schemas/close
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import type { Stepped, Turns } from '../common/steps.ts';
 import type { Allowance } from './allowance.ts';
 import type { Rule } from './compile.ts';
 import type { Filter } from './filter.ts';
@@ -107,19 +108,14 @@ export type LimitAnswer = 'free' | 'over' | 'unknown';
 /** The shadows of an account (shadows.ts). Nothing here throws. */
 export interface Shadows {
   readonly policies: Policy[];
+  readonly turns: Turns;
   /** What the policies in force speak of first, by the same numbers. */
   readonly sought: Sought;
-  /** Where some shadow may match: what `judge` has to look at. */
+  /** Where some shadow may match: what `judging` has to look at. */
   look(event: TextView): Judgement | Closer;
-  judge(event: EventView, allowance: Allowance, closer?: Closer): ShadowJudgement;
+  judging(event: EventView, allowance: Allowance, closer?: Closer): Stepped<ShadowJudgement>;
   /** Where the allowance is spent: those that might concern the event are skipped, and its payload is not read. */
   skip(event: TextView): ShadowJudgement;
-  judgeWithPauses(
-    event: EventView,
-    allowance: Allowance,
-    pause: () => Promise<void> | undefined,
-    closer?: Closer,
-  ): Promise<ShadowJudgement>;
   /** What they say of an event, in the order of their ids. `limits[i]`: of `limitsOf(judgement, decision)[i]`. */
   verdicts(
     judgement: ShadowJudgement,

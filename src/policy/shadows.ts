@@ -9,6 +9,7 @@
 import type { ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { type Steps, steps, type Turns } from '../common/steps.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { type EntryCheck, RuleSet, type RuleSetOptions } from './engine.ts';
 import type {
@@ -57,6 +58,10 @@ export class ShadowSet implements Shadows {
     return this.#rules;
   }
 
+  get turns(): Turns {
+    return this.#rules.turns;
+  }
+
   get sought(): Sought {
     return this.#rules.sought;
   }
@@ -69,24 +74,10 @@ export class ShadowSet implements Shadows {
     return { skipped: this.#rules.concernedByText(event), reason: 'budget' };
   }
 
-  judge(event: EventView, allowance: Allowance, closer?: Closer): ShadowJudgement {
+  *judging(event: EventView, allowance: Allowance, closer?: Closer): Steps<ShadowJudgement> {
     if (allowance.isSpent) return this.#skipped(event, TOO_LONG);
     try {
-      return this.#rules.judge(event, allowance, closer);
-    } catch (error) {
-      return this.#skipped(event, error);
-    }
-  }
-
-  async judgeWithPauses(
-    event: EventView,
-    allowance: Allowance,
-    pause: () => Promise<void> | undefined,
-    closer?: Closer,
-  ): Promise<ShadowJudgement> {
-    if (allowance.isSpent) return this.#skipped(event, TOO_LONG);
-    try {
-      return await this.#rules.judgeWithPauses(event, pause, allowance, closer);
+      return yield* steps(this.#rules.judging(event, allowance, closer));
     } catch (error) {
       return this.#skipped(event, error);
     }

@@ -9,6 +9,7 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { decodeSummaries } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { atOnce } from '../../src/common/steps.ts';
 import { Arrivals } from '../../src/ingest/arrival.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';
@@ -226,7 +227,7 @@ t.test('literals that a payload nearly holds everywhere cost no more than others
   t.comment(`${ms.toFixed(1)} ms of CPU to read 900 KB`);
   const decoded = codec.decode(requestOf(body(2_000), 'one'), optionsOf(rules))!;
   t.strictSame(
-    decoded.judge(0, agent, rules, undefined).found.map(({ entry }) => entry.rule.policy.name),
+    atOnce(decoded.judging(0, agent, rules)).found.map(({ entry }) => entry.rule.policy.name),
     ['p9', 'p200', 'p201'],
   );
 });

@@ -3,6 +3,7 @@
 // limits by a value) against payloads in which paths lead to everything they can. GATEHOUSE_TEST_PAIRS=1000000 sets how
 // many pairs of a policy and an event are compared (default 20,000), GATEHOUSE_TEST_SEED begins elsewhere.
 import t from 'tap';
+import { atOnce } from '../../src/common/steps.ts';
 import { JsonCodec } from '../../src/ingest/json-codec.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import type { EntryCheck, RuleSet } from '../../src/policy/engine.ts';
@@ -218,8 +219,8 @@ t.test('a policy says the same by its demands and by the engine alone', (t) => {
           counts.notRead++;
           continue;
         }
-        const judged = fast.judge(0, agent, set, undefined);
-        const expected = json.decode(request, options).judge(0, agent, set, undefined)!;
+        const judged = atOnce(fast.judging(0, agent, set));
+        const expected = atOnce(json.decode(request, options).judging(0, agent, set))!;
         fast.release();
         if (judged.found.length > 0) counts.matched++;
         if (judged.rateChecks.length > 0) counts.counted++;

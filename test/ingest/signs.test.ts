@@ -7,6 +7,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { DETECTOR_NAMES } from '../../schemas/closed-sets.ts';
+import { atOnce } from '../../src/common/steps.ts';
 import { JsonCodec } from '../../src/ingest/json-codec.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
@@ -257,9 +258,9 @@ function judged(body: Buffer, set: RuleSet): { is: string; wanted: string; found
   const options = { rules: set, nowMs: NOW, eventBytesMax: 1 << 20 };
   const fast = wasm.decode(request, options);
   if (fast === undefined) return undefined;
-  const is = fast.judge(0, agent, set, undefined);
+  const is = atOnce(fast.judging(0, agent, set));
   fast.release();
-  const wanted = json.decode(request, options).judge(0, agent, set, undefined)!;
+  const wanted = atOnce(json.decode(request, options).judging(0, agent, set))!;
   return { is: shown(is), wanted: shown(wanted), found: wanted.found.length };
 }
 

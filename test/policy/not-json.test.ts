@@ -4,7 +4,7 @@
 import { spawnSync } from 'node:child_process';
 import fc from 'fast-check';
 import t from 'tap';
-import { RuleSet } from '../../src/policy/engine.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { runs, SEED } from '../support/seed.ts';
 import { isMoreByJavaScript, SPELLINGS } from './json-spellings.ts';
 import { decideOn, event, policy } from './support.ts';
@@ -136,7 +136,7 @@ t.test('beside a finding in plain text the rest of the text stays', async (t) =>
 
 t.test('`per`, expressions and schemas', async (t) => {
   const limit = new RuleSet([policy('rate_limit', { threshold: 1, window: '1m', per: 'payload.arguments.user' })]);
-  const counter = (text: string) => limit.judge(event('tool_call', { arguments: text })).rateChecks[0]!.counterValue;
+  const counter = (text: string) => judge(limit, event('tool_call', { arguments: text })).rateChecks[0]!.counterValue;
   for (const [name, spell, isRead] of SPELLINGS)
     t.equal(counter(spell('"user":"u1"')), isRead ? '"u1"' : '', `${name}: counted with those without a user`);
   const rules = new RuleSet([policy('block_action', { expression: 'json(event.payload.text).amount > 1000' })]);

@@ -6,7 +6,7 @@ import t from 'tap';
 import { DETECTOR_NAMES } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { INNER_LEVELS_MAX } from '../../src/common/inner-json.ts';
-import { RuleSet } from '../../src/policy/engine.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { EventView } from '../../src/policy/judgement.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { runs, SEED as seed } from '../support/seed.ts';
@@ -81,9 +81,9 @@ t.test('judged with pauses, and beside another event of the account, it is the s
   await fc.assert(
     fc.asyncProperty(view, view, async (first, second) => {
       const both = [first, second].map((payload) => event('tool_call', payload));
-      const apart = await Promise.all(both.map((of) => rules.judgeWithPauses(of, pause)));
+      const apart = await Promise.all(both.map((of) => rules.turns.do(rules.judging(of), pause)));
       return both.every((of, i) => {
-        const { found } = rules.judge(of);
+        const { found } = judge(rules, of);
         return JSON.stringify(found.map(shown)) === JSON.stringify(apart[i]!.found.map(shown));
       });
     }),

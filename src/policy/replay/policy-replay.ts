@@ -19,7 +19,7 @@ import { Budget, fieldUnits, OverBudget } from '../budget.ts';
 import type { Rule } from '../compile.ts';
 import { decide } from '../decide.ts';
 import { literalsOfRule } from '../demands.ts';
-import { RuleSet } from '../engine.ts';
+import { judge, RuleSet } from '../engine.ts';
 import { conditionsUnmet } from '../explain.ts';
 import type { Detail, EventView } from '../judgement.ts';
 import type { DataFilterTerms } from '../kinds/data-filter.ts';
@@ -181,7 +181,7 @@ export class PolicyReplay {
   }
 
   #judged(event: ReplayedEvent, view: EventView): Verdict {
-    const judgement = this.#rules.judge(view);
+    const judgement = judge(this.#rules, view);
     const [check] = judgement.rateChecks;
     if (check !== undefined) {
       const name = check.counterScope === 'agent' ? event.agentId : check.counterValue;
@@ -214,7 +214,7 @@ export class PolicyReplay {
     this.#needlesAlone ??= new RuleSet([needlesOf(this.#of.tried)]);
     const payload = places.rest();
     const trace_id = places.isTrace ? undefined : view.trace_id;
-    const [found] = this.#needlesAlone.judge({ ...view, trace_id, payload }).found;
+    const [found] = judge(this.#needlesAlone, { ...view, trace_id, payload }).found;
     return found === undefined ? HIDDEN_TEXT : { matched: true, detail: found.detail };
   }
 
