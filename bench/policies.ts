@@ -21,7 +21,7 @@ import {
   sampleEvent,
 } from './workload.ts';
 
-const POLICY_COUNTS = [0, 5, 20, 100, 200];
+const POLICY_COUNTS = [0, 5, 50, 200, 1_000];
 const PATTERN_COUNTS = [0, 5, 50];
 const PAYLOAD_KB = [0.5, 4, 64];
 /** Small enough for 64 KB events; the same for all sizes, so that only the size differs. */

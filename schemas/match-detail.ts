@@ -75,8 +75,9 @@ export const ConditionUnmet = Type.Object(
 );
 export type ConditionUnmet = Type.Static<typeof ConditionUnmet>;
 
-/** Conditions that a match names: details of 200 policies must still fit into an event's row. */
+/** Conditions that a match names, and those that all matches of an event name: they must fit into its row. */
 export const CONDITIONS_TOLD_MAX = 20;
+export const CONDITIONS_OF_EVENT_MAX = 4_000;
 
 const conditions = (description: string) =>
   Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_TOLD_MAX }), description));
@@ -99,7 +100,7 @@ export const ConditionsDetail = Type.Object(
       about(Type.Literal(true), 'The policy has no conditions and matches every event. Left out: it has some.', true),
     ),
     conditions: conditions(
-      'All conditions that held, one entry an operator, at most 20. Left out where there is one alone. Above them stands the ' +
+      'All conditions that held, one entry an operator, at most 20. Left out where there is one alone, and of the matches behind those that name 4,000 together. Above them stands the ' +
         'last that has a place in the payload.',
     ),
     reason,

@@ -41,6 +41,31 @@ export class Periodic {
   }
 }
 
+/** On a loop that answers others, who have their turn then. */
+const SLICE_MS = 5;
+
+/** For work on a loop that answers others: they have their turn after each slice of it. */
+export class Slices {
+  #begunMs = performance.now();
+
+  async next(): Promise<void> {
+    if (performance.now() - this.#begunMs < SLICE_MS) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#begunMs = performance.now();
+  }
+}
+
+/** What `work` makes of each. */
+export async function inSlices<T, R>(items: readonly T[], work: (item: T) => R): Promise<R[]> {
+  const slices = new Slices();
+  const made: R[] = [];
+  for (const item of items) {
+    made.push(work(item));
+    await slices.next();
+  }
+  return made;
+}
+
 /**
  * ms to wait before try `attempt` (from 1 on): exponential backoff from `minMs` to `maxMs`, with a jitter of a quarter,
  * so that many that failed together do not come back together.

@@ -104,13 +104,16 @@ export const AGENT_CACHE_MAX = 100_000;
 /** A front's cached API keys. */
 export const KEY_CACHE_MAX = 20_000;
 /**
- * A front's cached sets of compiled rules, one an account; with 200 policies each set may hold megabytes of automata.
+ * A front's cached sets of compiled rules, one an account; a set of hundreds of policies may hold megabytes of
+ * automata.
  */
 export const RULE_CACHE_MAX = 2_000;
+/** Of the texts of policies that a front keeps with what it read of them, of all accounts: some 5 KB each. */
+export const POLICY_TEXTS_MAX = 50_000;
 
 /** Policies. */
-export const POLICIES_ACTIVE_MAX = 200;
-export const POLICIES_MAX = 1_000;
+export const POLICIES_ACTIVE_MAX = 1_000;
+export const POLICIES_MAX = 2_000;
 /** Shadows beside them: what they cost each event is bounded by their allowance (policy/allowance.ts). */
 export const SHADOWS_ACTIVE_MAX = 20;
 /** Two weeks have every day of the week twice; one that is forgotten costs no longer. */

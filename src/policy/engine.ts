@@ -18,7 +18,7 @@
 // are answered.
 
 import { EVENT_TYPES, type EventType, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
-import type { DataFilterDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
+import { CONDITIONS_OF_EVENT_MAX, type DataFilterDetail, type RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { atOnce, type Stepped, type Steps, Turns } from '../common/steps.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
@@ -290,17 +290,19 @@ export class RuleSet {
   #explained(event: EventView): RuleMatch[] {
     if (this.#verdictsOnly) return this.#found.map(({ entry }) => ({ entry, detail: NO_DETAIL }));
     const isSecret = this.#found.some(isFilter);
+    let told = 0;
     return this.#found.map(({ entry, detail }): RuleMatch => {
+      this.#charge(MATCH_UNITS);
       if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
       const budget = new Budget(EXPLAIN_UNITS);
       const held = conditionsHeld(entry.rule, event, { budget, isSecret });
       this.#charge(budget.worked);
       const reason = this.#reasonOfUnjudged(entry);
-      if (detail === null) return { entry, detail: { ...conditionsDetail(held), ...reason } };
-      return {
-        entry,
-        detail: held.length === 0 ? detail : { ...detail, conditions: held, ...('reason' in detail ? {} : reason) },
-      };
+      told += held.length;
+      const isListed = told <= CONDITIONS_OF_EVENT_MAX;
+      if (detail === null) return { entry, detail: { ...conditionsDetail(held, isListed), ...reason } };
+      if (held.length === 0 || !isListed) return { entry, detail };
+      return { entry, detail: { ...detail, conditions: held, ...('reason' in detail ? {} : reason) } };
     });
   }
 
@@ -331,6 +333,10 @@ export class RuleSet {
     const key = this.#agents.has(agent) ? agent : '';
     let plans = this.#plans.get(key);
     if (plans === undefined) {
+      if (this.#plans.size >= PLANNED_AGENTS_MAX) {
+        this.#plans.clear();
+        this.#counted.clear();
+      }
       plans = [];
       this.#plans.set(key, plans);
     }
@@ -485,6 +491,10 @@ export class RuleSet {
 }
 
 const NO_FILTERS: readonly Filter[] = [];
+/** Agents whose plans are kept: with 1,000 policies some 100 KB each. */
+const PLANNED_AGENTS_MAX = 200;
+/** What a match takes beside what explains it: a microsecond. */
+const MATCH_UNITS = 400;
 /** Between two steps: some 25 us, besides a microsecond for each rule that is asked. */
 const STEP_UNITS = 10_000;
 const NO_DETAIL: Detail = Object.freeze({});

@@ -35,11 +35,11 @@ export function conditionsHeld(rule: Rule, event: EventView | null, how: Explain
   return held.slice(0, CONDITIONS_TOLD_MAX);
 }
 
-/** What decided is on top: the last condition that has a path, which completed the match. */
-export function conditionsDetail(held: ConditionHeld[]): ConditionsDetail {
+/** What decided is on top: the last condition that has a path, which completed the match. `isListed`: all below it. */
+export function conditionsDetail(held: ConditionHeld[], isListed = true): ConditionsDetail {
   const deciding = held.findLast(({ path }) => path !== undefined) ?? held.at(-1);
   if (deciding === undefined) return { every_event: true };
-  return held.length === 1 ? deciding : { ...deciding, conditions: held };
+  return held.length === 1 || !isListed ? deciding : { ...deciding, conditions: held };
 }
 
 /** One entry an operator. */

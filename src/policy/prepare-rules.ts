@@ -3,6 +3,7 @@
 // Invariant: what has not changed since the last set is not compiled again.
 // Failure: PolicyError for a stored policy that does not compile any more; a shadow that does not is left out.
 import type { Policy } from '../../schemas/policy.ts';
+import { Slices } from '../common/async.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { compileRule, type Rule } from './compile.ts';
 import { readPattern } from './conditions/operands.ts';
@@ -12,9 +13,6 @@ import { ShadowSet } from './shadows.ts';
 import { patternSources } from './text-search/pattern-allowance.ts';
 import type { Pattern } from './text-search/program.ts';
 import { signsOfPattern } from './text-search/signs.ts';
-
-/** Milliseconds of compiling after which other work is let in. */
-const SLICE_MS = 5;
 
 /** `policies`: the active ones. Keeps what has not changed since `previous`. */
 export async function prepareRules(
@@ -61,20 +59,11 @@ async function compiledFrom(
   slices: Slices,
 ): Promise<Rule> {
   const kept = before?.get(policy.id);
-  const same = kept !== undefined && exactJson(kept.policy.conditions) === exactJson(policy.conditions);
-  const rule = same ? { ...kept, policy } : compileRule(policy, await patternsOf(policy, slices));
+  if (kept?.policy === policy) return kept;
+  const isSame = kept !== undefined && exactJson(kept.policy.conditions) === exactJson(policy.conditions);
+  const rule = isSame ? { ...kept, policy } : compileRule(policy, await patternsOf(policy, slices));
   await slices.next();
   return rule;
-}
-
-class Slices {
-  #begunMs = performance.now();
-
-  async next(): Promise<void> {
-    if (performance.now() - this.#begunMs < SLICE_MS) return;
-    await new Promise((resolve) => setImmediate(resolve));
-    this.#begunMs = performance.now();
-  }
 }
 
 /**

@@ -11,6 +11,7 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { exactIsoTime } from '../../schemas/time.ts';
+import { inSlices } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
 import type { EventView } from '../policy/judgement.ts';
@@ -60,8 +61,7 @@ export async function reviewApproval(
   const agent = JSON.parse(agentText) as AgentRecord;
   if (agent.status === 'inactive') return { verdict: 'agent_inactive', agentText };
   const isNewer = (updatedAt: string) => Date.parse(updatedAt) >= Date.parse(createdAt) - IN_FORCE_MS;
-  const policies = policyTexts
-    .map(readPolicy)
+  const policies = (await inSlices(policyTexts, readPolicy))
     .filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agentId))
     .filter((policy) => isNewer(agent.updated_at) || isNewer(policy.updated_at))
     .filter((policy) => blocks(policy) || (known !== undefined && changesAnswer(policy, known)));

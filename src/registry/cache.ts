@@ -14,7 +14,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
-import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../common/limits.ts';
+import { AGENT_CACHE_MAX, KEY_CACHE_MAX, POLICY_TEXTS_MAX, RULE_CACHE_MAX } from '../common/limits.ts';
 import type { RuleSet, RuleSetOptions } from '../policy/engine.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { type Commands, connectCommands, type RedisAddress, troubleOf } from '../redis/client.ts';
@@ -23,7 +23,8 @@ import { TrackedReads } from '../redis/tracked-reads.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
-import { isInForce, readPolicy } from './policy-record.ts';
+import { isInForce } from './policy-record.ts';
+import { PolicyTexts } from './policy-texts.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 import { registryMissing } from './registry-missing.ts';
 import type { SessionRecord } from './sessions.ts';
@@ -54,6 +55,7 @@ export class RegistryCache {
   readonly #names = new Map<string, Names>();
   /** An account's last set, in force or not. */
   readonly #former = new Map<string, RuleSet>();
+  readonly #policyTexts = new PolicyTexts(POLICY_TEXTS_MAX);
   readonly #ruleOptions: RuleSetOptions;
   readonly #onPolicies: (account: string, policies: readonly Policy[]) => void;
   /** Shards in use -> their revision by the notices received; undefined while it is being asked for. */
@@ -139,7 +141,7 @@ export class RegistryCache {
       const texts = await this.#read(() => this.#reads.hvals(key));
       // Asked behind it, so that rules which were lost before are not taken for none.
       await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
-      const policies = activeOf(texts);
+      const policies = await this.#policyTexts.activeOf(key, texts);
       const inForce = policies.filter(isInForce);
       this.#onPolicies(account, inForce);
       const redacts = inForce.some(({ conditions }) => (conditions as Record<string, unknown>)['redact'] === true);
@@ -334,10 +336,6 @@ export class RegistryCache {
     this.#agents.clear();
     this.#rules.clear();
   }
-}
-
-function activeOf(texts: readonly string[]): Policy[] {
-  return texts.map(readPolicy).filter(({ status }) => status === 'active');
 }
 
 function unexpired(principal: Principal | null): Principal | null {

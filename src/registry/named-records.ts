@@ -7,6 +7,7 @@
 
 import type { Status } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
+import { inSlices } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
@@ -91,7 +92,7 @@ export class NamedRecords<R extends Named> {
 
   async all(account: string): Promise<R[]> {
     const texts = await this.#store.redis.hvals(this.#kind.hash(account));
-    return texts.map(this.#kind.read);
+    return inSlices(texts, this.#kind.read);
   }
 
   /**

@@ -13,6 +13,7 @@ import { createHash } from 'node:crypto';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import type { PlannedPolicy, PolicyDeclaration, PolicyPlan } from '../../schemas/policy-plan.ts';
+import { inSlices } from '../common/async.ts';
 import { differencesOf } from '../common/differences.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
@@ -75,12 +76,8 @@ export class PolicyDeclarations {
 
   async #present(account: string): Promise<Map<string, Read<Policy>>> {
     const texts = await this.#store.redis.hvals(this.#store.keys.policies(account));
-    return new Map(
-      texts.map((text) => {
-        const record = readPolicy(text);
-        return [record.name, { text, record }];
-      }),
-    );
+    const read = await inSlices(texts, (text) => ({ text, record: readPolicy(text) }));
+    return new Map(read.map((one) => [one.record.name, one]));
   }
 
   /** Of what is to be changed: does it compile, and is its agent there? What was found sound is not looked at again. */

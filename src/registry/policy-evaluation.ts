@@ -13,6 +13,7 @@ import {
   type PolicyEvaluation,
 } from '../../schemas/policy-evaluation.ts';
 import { isoTime, parseExactTime } from '../../schemas/time.ts';
+import { inSlices } from '../common/async.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isNumber } from '../common/exact-number.ts';
 import { isId } from '../common/ids.ts';
@@ -90,9 +91,8 @@ export class PolicyEvaluations {
 
   async #inForce(account: string, agent: string): Promise<Policy[]> {
     const texts = await this.#store.redis.hvals(this.#store.keys.policies(account));
-    return texts
-      .map(readPolicy)
-      .filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agent));
+    const policies = await inSlices(texts, readPolicy);
+    return policies.filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agent));
   }
 }
 

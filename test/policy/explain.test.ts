@@ -5,7 +5,7 @@ import t from 'tap';
 import { Value } from 'typebox/value';
 import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 
-import { CONDITIONS_TOLD_MAX, MatchDetail } from '../../schemas/match-detail.ts';
+import { CONDITIONS_OF_EVENT_MAX, CONDITIONS_TOLD_MAX, MatchDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { EventView } from '../../src/policy/judgement.ts';
@@ -216,4 +216,15 @@ t.test('a rule that does not match says which conditions did not hold', async (t
     judged: [longest],
   } = evaluated({ policies: [policy('block_action', many)], event: CALL, isAgentOff: false });
   t.equal(longest!.unmet!.length, CONDITIONS_TOLD_MAX);
+});
+
+t.test('the conditions that all matches of an event name are bounded, and each still says what decided', async (t) => {
+  const conditions = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`m${i}`, { exists: true }]));
+  const members = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`m${i}`, i]));
+  const rules = new RuleSet(Array.from({ length: 250 }, () => policy('block_action', conditions)));
+  const { found } = judge(rules, event('custom', members));
+  t.equal(found.length, 250);
+  const listed = found.filter(({ detail }) => 'conditions' in detail);
+  t.equal(listed.length, CONDITIONS_OF_EVENT_MAX / CONDITIONS_TOLD_MAX);
+  t.ok(found.every(({ detail }) => (detail as { path?: string }).path === '/m19'));
 });

@@ -219,7 +219,7 @@ export interface components {
              * @constant
              */
             every_event?: true;
-            /** @description All conditions that held, one entry an operator, at most 20. Left out where there is one alone. Above them stands the last that has a place in the payload. */
+            /** @description All conditions that held, one entry an operator, at most 20. Left out where there is one alone, and of the matches behind those that name 4,000 together. Above them stands the last that has a place in the payload. */
             conditions?: components["schemas"]["ConditionHeld"][];
             /**
              * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text that begins like JSON and cannot be read, or a mistake of ours. Left out: it was evaluated.
