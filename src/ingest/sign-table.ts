@@ -103,8 +103,9 @@ function spellings(bytes: readonly (readonly number[])[]): number[][] {
 }
 
 function keyed(bytes: readonly number[]): { key: number; hash: number } {
-  const key = Buffer.from(bytes).readUIntLE(0, bytes.length);
-  return { key: (key | (KEY_OF_SHORT[bytes.length] ?? 0)) >>> 0, hash: 0 };
+  let key = KEY_OF_SHORT[bytes.length] ?? 0;
+  for (let i = 0; i < bytes.length; i++) key |= bytes[i]! << (8 * i);
+  return { key: key >>> 0, hash: 0 };
 }
 
 /** By its two halves; neighbours in order share them, so a bucket's masks stay narrow. */
