@@ -25,6 +25,7 @@ const REMOVED = [
     folder: 'libphonenumber-js',
     names: among('build', 'bundle', 'es6-modern', 'max', 'min', 'mobile', 'source'),
   },
+  { folder: 'lucide/dist', names: among('cjs', 'umd') },
   // C of add-ons that are compiled only on request; without them the same in JavaScript.
   ...foldersIn('@stdlib').map((folder) => ({ folder, names: among('src', 'include') })),
 ];

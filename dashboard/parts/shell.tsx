@@ -13,6 +13,7 @@ import { visible } from '../core/visible.ts';
 import { SCREENS, type Screen } from '../screens/routes.ts';
 import { Announcements } from './announce.tsx';
 import { Dialog } from './dialog.tsx';
+import { ScreenIcon } from './icon.tsx';
 import { inForce, useKeys } from './keys.ts';
 import { Literal } from './literal.tsx';
 import { Palette } from './palette.tsx';
@@ -65,6 +66,7 @@ export function Shell() {
                   href={hrefOf(path)}
                   aria-current={path === screen || `${path.slice(0, -1)}` === screen ? 'page' : undefined}
                 >
+                  <ScreenIcon path={path} />
                   {title}
                   {path === 'approvals' && waiting > 0 && <span class="count">{waiting}</span>}
                 </a>
