@@ -14,7 +14,6 @@ const AT_MERGE = [
   'audit/chain.clickhouse',
   'bench/demo.path',
   'clickhouse/cursors.clickhouse',
-  'clickhouse/data-directory.clickhouse',
   'clickhouse/final-outcome.clickhouse',
   'clickhouse/protocol.clickhouse',
   'clickhouse/queries.clickhouse',
@@ -28,7 +27,6 @@ const AT_MERGE = [
   'mcp/attacks.path',
   'mcp/mcp.path',
   'mcp/messages.path',
-  'pipelines/crash.clickhouse',
   'pipelines/drain.clickhouse',
   'pipelines/file-cleaning.clickhouse',
   'pipelines/group-insert.clickhouse',
@@ -49,13 +47,17 @@ const AT_MERGE = [
 const AT_NIGHT = [
   'bench/baseline.redis',
   'bench/remote.path',
+  'clickhouse/data-directory.clickhouse',
+  'pipelines/crash.clickhouse',
   'processes/apply-kills.path',
   'processes/backtest-kills.path',
   'processes/full-disk.path',
   'processes/orphans.path',
   'processes/outages.path',
+  'processes/own-stores.path',
   'processes/put-back.path',
   'processes/search-rebuild.path',
+  'processes/supervisor.path',
   'search/rebuild-kills.clickhouse',
 ];
 

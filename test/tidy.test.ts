@@ -154,7 +154,8 @@ t.test('nothing is left lying about', async (t) => {
 
 t.test('the pages keep to one scale of distances and sizes of type', async (t) => {
   const set = /^\s*((?:padding|margin|gap|row-gap|column-gap|font-size)(?:-[a-z-]+)?): ([^;]+);/gm;
-  const onScale = /^(0|auto|inherit|-?1px|[0-9]+vh|var\(--(space|type)-[a-z0-9]+\)|calc\(-1 \* var\(--space-[a-z0-9]+\)\))$/;
+  const onScale =
+    /^(0|auto|inherit|-?1px|[0-9]+vh|var\(--(space|type)-[a-z0-9]+\)|calc\(-1 \* var\(--space-[a-z0-9]+\)\))$/;
   const off = filesIn('dashboard', /\.css$/).flatMap((file) =>
     [...read(file).matchAll(set)]
       .filter(([, , value]) => value!.split(/\s+(?![^(]*\))/).some((part) => !onScale.test(part)))
