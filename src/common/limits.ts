@@ -207,6 +207,15 @@ export const HISTOGRAM_VALUES_MAX = 12;
 /** Values of a facet: a list that a person still reads. */
 export const FACET_VALUES_MAX = 50;
 
+/** Agents of an overview: a table that a person takes in at a look, each with 24 counts. */
+export const OVERVIEW_AGENTS_MAX = 20;
+/** Models, agents and policies that an overview names, the rest counted together. */
+export const OVERVIEW_VALUES_MAX = 5;
+/** Policies that matched nothing, of which an overview names so many. */
+export const OVERVIEW_IDLE_MAX = 10;
+/** Policies whose matches are counted to know which had none: all that there are, and as many deleted ones. */
+export const OVERVIEW_POLICIES_COUNTED_MAX = 2_000;
+
 /** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
 export const FILTER_VALUES_MAX = 20;
 

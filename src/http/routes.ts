@@ -13,6 +13,7 @@ import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
+import { overviewRoutes } from './handlers/overview.ts';
 import { policyRevisionRoutes } from './handlers/policy-revision-routes.ts';
 import { policyRoutes } from './handlers/policy-routes.ts';
 import { policyShadowRoutes } from './handlers/policy-shadow-routes.ts';
@@ -35,6 +36,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...agentRoutes,
     ...eventRoutes,
     ...eventCountRoutes,
+    ...overviewRoutes,
     ...spanRoutes,
     ...decisionPointRoutes,
     ...traceRoutes,

@@ -651,6 +651,7 @@ t.test('browsers sign in and out (the whole story: sessions.path.test.ts)', asyn
 t.test('counts of events (the whole story: lists.path.test.ts)', async (t) => {
   t.ok((await api.get('/v1/events/histogram')).json.buckets.length > 0);
   t.ok((await api.get('/v1/events/facets')).json.total > 0);
+  t.ok((await api.get('/v1/overview')).json.agents.total > 0);
 });
 
 t.test('filters of events', async (t) => {

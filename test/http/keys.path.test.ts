@@ -152,6 +152,7 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/events': { path: '/v1/events?agent_id=:agent' },
   'GET /v1/events/histogram': { path: '/v1/events/histogram?agent_id=:agent' },
   'GET /v1/events/facets': { path: '/v1/events/facets?agent_id=:agent' },
+  'GET /v1/overview': { path: '/v1/overview?agent_id=:agent' },
   'GET /v1/traces': { path: '/v1/traces?agent_id=:agent' },
   'POST /v1/traces': { body: () => ({ resourceSpans: [] }) },
   'POST /v1/logs': { body: () => ({ resourceLogs: [] }) },

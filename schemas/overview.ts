@@ -1,0 +1,158 @@
+// The overview: what a window of time had, beside the same time a day and a week before, and what needs a person.
+// A part that could not be counted is null, so that one slow query takes no other part away.
+import Type from 'typebox';
+import { STATUSES } from './closed-sets.ts';
+import { ResponseTime } from './common.ts';
+import { about, exampleId } from './described.ts';
+
+const Count = Type.Integer({ minimum: 0 });
+const orNull = <S extends Type.TSchema>(schema: S) => Type.Union([schema, Type.Null()]);
+
+const Window = Type.Object({
+  from: about(ResponseTime, 'Its beginning, inclusive.'),
+  to: about(ResponseTime, 'Its end, inclusive.'),
+});
+
+const Compared = Type.Object({
+  now: about(Count, 'In the window.', 42),
+  day_before: about(Count, 'In the window a day before.', 40),
+  week_before: about(Count, 'In the window a week before.', 30),
+});
+export type Compared = Type.Static<typeof Compared>;
+
+const Figures = Type.Object({
+  events: about(Compared, 'Events, by `timestamp`.'),
+  blocked: about(Compared, 'Of them those that were blocked, the final outcome where an approval was decided.'),
+  errors: about(Compared, 'Of them those of the type `error`.'),
+});
+export type OverviewFigures = Type.Static<typeof Figures>;
+
+const TokenCounts = Type.Object({
+  values: about(
+    Type.Array(
+      Type.Object({
+        value: about(Type.String(), "The model, or the id of the agent. '' of `model`: events without one.", 'gpt-4o'),
+        name: Type.Optional(about(Type.String(), 'What the agent is called. Left out: it has no name any more.')),
+        tokens: about(Type.Integer(), 'Tokens of its events.', 1_834),
+      }),
+    ),
+    'Those with the most tokens first, at most 5.',
+  ),
+  other: about(Type.Integer(), 'Tokens of all others together.', 0),
+});
+
+const Tokens = Type.Object({
+  total: about(
+    Type.Object({
+      now: about(Type.Integer(), 'In the window.', 1_834),
+      day_before: about(Type.Integer(), 'In the window a day before.', 1_200),
+      week_before: about(Type.Integer(), 'In the window a week before.', 900),
+    }),
+    'Sums of `tokens_used`, as it was drawn from each payload.',
+  ),
+  model: about(TokenCounts, 'Of the window, by model.'),
+  agent_id: about(TokenCounts, 'Of the window, by agent.'),
+});
+export type OverviewTokens = Type.Static<typeof Tokens>;
+
+const Approvals = Type.Object({
+  pending: about(Count, 'Approvals that wait now, whenever they were opened.', 1),
+  oldest: about(
+    orNull(
+      Type.Object({
+        id: about(Type.String(), 'Id of the approval.', exampleId('apr')),
+        agent_id: about(Type.String(), 'Its agent.', exampleId('agt')),
+        created_at: about(ResponseTime, 'When it was opened.'),
+        expires_at: about(ResponseTime, 'When its time is over.'),
+      }),
+    ),
+    'The one that waits longest. null: none waits.',
+  ),
+});
+export type OverviewApprovals = Type.Static<typeof Approvals>;
+
+const Agents = Type.Object({
+  total: about(Count, 'How many agents there are.', 1),
+  items: about(
+    Type.Array(
+      Type.Object({
+        id: about(Type.String(), 'Id of the agent.', exampleId('agt')),
+        name: about(Type.String(), 'What it is called.', 'support-bot'),
+        status: about(Type.Enum([...STATUSES]), '`inactive`: it is switched off.'),
+        last_seen_at: about(orNull(ResponseTime), 'When its last event arrived. null: there was none yet.'),
+        events: about(Count, 'Its events in the window.', 42),
+        blocked: about(Count, 'Of them those that were blocked.', 2),
+        anomalies: about(Count, 'Its anomalies in the window.', 0),
+        parts: about(
+          Type.Array(Count, { minItems: 24, maxItems: 24 }),
+          'Its events in each of 24 equal parts of the window, the first one first.',
+          [0, 0, 0, 0, 0, 0, 0, 0, 3, 5, 2, 1, 0, 4, 6, 5, 3, 2, 1, 0, 0, 4, 5, 1],
+        ),
+      }),
+    ),
+    'The newest sign of life first, at most 20: all agents, or of more those that sent in the window last.',
+  ),
+});
+export type OverviewAgents = Type.Static<typeof Agents>;
+
+const Policies = Type.Object({
+  in_force: about(Count, 'Policies in force for these agents.', 12),
+  matched: about(
+    Type.Array(
+      Type.Object({
+        id: about(Type.String(), 'Id of the policy.', exampleId('pol')),
+        name: Type.Optional(about(Type.String(), 'What it is called. Left out: it was deleted.', 'no large payments')),
+        events: about(Count, 'Events of the window that it matched.', 7),
+      }),
+    ),
+    'Those that matched most events, the most first, at most 5.',
+  ),
+  never_matched: about(
+    Type.Object({
+      total: about(Count, 'How many there are.', 3),
+      items: about(
+        Type.Array(
+          Type.Object({
+            id: about(Type.String(), 'Id of the policy.', exampleId('pol')),
+            name: about(Type.String(), 'What it is called.', 'no shell'),
+          }),
+        ),
+        'The newest first, at most 10.',
+      ),
+    }),
+    'Policies in force that matched no event of the window.',
+  ),
+});
+export type OverviewPolicies = Type.Static<typeof Policies>;
+
+const Deliveries = Type.Object({
+  failed: about(Count, 'Deliveries that were given up in the window.', 0),
+  kept_mails: about(Count, 'Mails of the window that went to the outbox folder, since no SMTP server is set.', 0),
+});
+export type OverviewDeliveries = Type.Static<typeof Deliveries>;
+
+const Attention = Type.Object({
+  agents_down: about(Count, 'Agents that were reported as silent and have not been heard since.', 0),
+  untold_policies: about(
+    Count,
+    'Policies in force that ask for an alert while no active alert tells of `policy_violation`. 0 for a key that is bound to an agent.',
+    0,
+  ),
+});
+export type OverviewAttention = Type.Static<typeof Attention>;
+
+export const Overview = Type.Object({
+  zone: about(Type.String(), 'The zone whose clock the windows go by.', 'UTC'),
+  window: about(Window, 'What is counted.'),
+  day_before: about(Window, 'The same time of the clock a day before.'),
+  week_before: about(Window, 'The same time of the clock a week before.'),
+  figures: about(orNull(Figures), 'How many events. null: not known now.'),
+  anomalies: about(orNull(Compared), 'Anomalies, by `timestamp`. null: not known now.'),
+  tokens: about(orNull(Tokens), 'How many tokens. null: not known now.'),
+  approvals: about(orNull(Approvals), 'What waits for a person. null: not known now.'),
+  agents: about(orNull(Agents), 'What agents did. null: not known now.'),
+  policies: about(orNull(Policies), 'Which policies matched. null: not known now.'),
+  deliveries: about(orNull(Deliveries), 'Notifications that did not arrive. null: not known now.'),
+  attention: about(Attention, 'What is amiss in the registry.'),
+});
+export type Overview = Type.Static<typeof Overview>;

@@ -1,0 +1,255 @@
+// The overview: what a window of time had, beside the same time a day and a week before. Made of a few counts
+// (clickhouse/queries/overview.ts) and of what the registry holds; it waits for what was acknowledged before, as lists
+// do.
+// Invariant: every number is that of the list with the same filters.
+// Failure: a part whose query fails is null, and the answer says that it is incomplete; where none can be counted it is
+// 503.
+import { beginningOfDay, daysBefore } from '../../../clickhouse/queries/clock-windows.ts';
+import { type AnyOf, valuesOf } from '../../../clickhouse/queries/conditions.ts';
+import { countBy } from '../../../clickhouse/queries/count-events.ts';
+import {
+  lastSenders,
+  type OverviewOf,
+  overviewAgents,
+  overviewAnomalies,
+  overviewApprovals,
+  overviewDeliveries,
+  overviewFigures,
+  overviewTokens,
+  type Window,
+} from '../../../clickhouse/queries/overview.ts';
+import type { Agent } from '../../../schemas/agent.ts';
+import {
+  type Compared,
+  Overview,
+  type OverviewAgents,
+  type OverviewAttention,
+  type OverviewPolicies,
+  type OverviewTokens,
+} from '../../../schemas/overview.ts';
+import type { Policy } from '../../../schemas/policy.ts';
+import { isoTime } from '../../../schemas/time.ts';
+import { ServiceError } from '../../common/errors.ts';
+import {
+  ALERTS_MAX,
+  OVERVIEW_AGENTS_MAX,
+  OVERVIEW_IDLE_MAX,
+  OVERVIEW_POLICIES_COUNTED_MAX,
+  OVERVIEW_VALUES_MAX,
+  POLICIES_MAX,
+} from '../../common/limits.ts';
+import { validationFailed } from '../../common/validation.ts';
+import { anyOf, type QueryOf, text, time, timeZone } from '../query.ts';
+import { allComplete, ask, json, markIncomplete, onlyOne } from '../reply.ts';
+import { type Call, type Parts, type Route, route } from '../route.ts';
+import { Decisions } from './decisions.ts';
+
+const query = {
+  agent_id: anyOf(text('Only what concerns this agent')),
+  from: time('Beginning of the window. Left out: the beginning of the day, by the clock of `zone`'),
+  to: time('End of the window. Left out: now'),
+  zone: timeZone(
+    'Time zone (IANA name) by whose clock the day begins, and by which a day and a week before are found. Left out: UTC',
+  ),
+};
+type OverviewCall = Call<unknown, QueryOf<typeof query>>;
+/** What every part works with. `in force` of the agents that are asked for. */
+type Asked = { call: OverviewCall; parts: Parts; of: OverviewOf; inForce: readonly Policy[] };
+
+export const overviewRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/overview',
+    needs: 'read',
+    bound: 'query',
+    query,
+    operation: {
+      id: 'getOverview',
+      tag: 'Events',
+      summary: 'Get what a day has had so far, beside the day and the week before',
+      description:
+        'Counts are exact, by `timestamp`. Windows before are those in which the clock of `zone` showed the same, so a day may have 23 or 25 hours. A part that cannot be counted now is null, and the answer says that it is incomplete.',
+      answers: { 200: { description: 'The counts', schema: Overview } },
+      canBeIncomplete: true,
+    },
+    async handle(call, parts) {
+      const { account } = call;
+      const { barrier, registry } = parts;
+      const { agent_id: agentId, zone = 'UTC' } = call.query;
+      const windows = windowsOf(call.query, Date.now());
+      const decisions = new Decisions(barrier, account);
+      const one = onlyOne(agentId);
+      const complete = await allComplete([
+        barrier.waitForEvents(account, one),
+        barrier.waitForAnomalies(account, one),
+        barrier.waitForApprovals(account, one),
+      ]);
+      const excludeAgents = await registry.agents.erasing(account);
+      const of = { windows, agentId, excludeAgents, settle: decisions.settle, signal: call.client.signal };
+      const asked = { call, parts, of, inForce: await inForceFor(call, parts) };
+      const [now, day, week] = windows.map(shownWindow) as [ShownWindow, ShownWindow, ShownWindow];
+      const attention = await attentionOf(asked);
+      const counted = await countedOf(asked);
+      const body: Overview = {
+        ...{ zone, window: now, day_before: day, week_before: week },
+        ...counted,
+        attention,
+      };
+      const whole = Object.values(counted).every((part) => part !== null);
+      return markIncomplete(json(200, body), complete && decisions.complete && whole);
+    },
+  }),
+];
+
+type ShownWindow = Overview['window'];
+
+function shownWindow({ fromMs, toMs }: Window): ShownWindow {
+  return { from: isoTime(fromMs), to: isoTime(toMs) };
+}
+
+/** Whole milliseconds: that is what windows are compared by. */
+function windowsOf(
+  { from, to, zone = 'UTC' }: Pick<QueryOf<typeof query>, 'from' | 'to' | 'zone'>,
+  nowMs: number,
+): [Window, Window, Window] {
+  const toMs = Math.floor(to ?? nowMs);
+  const fromMs = from === undefined ? beginningOfDay(zone, toMs) : Math.ceil(from);
+  if (fromMs > toMs)
+    throw validationFailed('The query string does not fit.', [{ path: 'from', message: 'must not be after to' }]);
+  const before = (days: number) => ({
+    fromMs: daysBefore(zone, fromMs, days),
+    toMs: daysBefore(zone, toMs, days),
+  });
+  return [{ fromMs, toMs }, before(1), before(7)];
+}
+
+type Counted = Pick<Overview, 'figures' | 'anomalies' | 'tokens' | 'approvals' | 'agents' | 'policies' | 'deliveries'>;
+
+/** The large counts first, then the others, so that an account does not ask for all at once. */
+async function countedOf(asked: Asked): Promise<Counted> {
+  const { parts, of, call } = asked;
+  const { clickhouse } = parts;
+  const { account } = call;
+  const [figures, tokens, agents, policies] = await Promise.allSettled([
+    ask(() => overviewFigures(clickhouse, account, of)),
+    tokensOf(asked),
+    agentsOf(asked),
+    policiesOf(asked),
+  ]);
+  const [anomalies, approvals, deliveries] = await Promise.allSettled([
+    ask(() => overviewAnomalies(clickhouse, account, of)),
+    ask(() => overviewApprovals(clickhouse, account, of)),
+    ask(() => overviewDeliveries(clickhouse, account, of)),
+  ]);
+  const all = [figures, tokens, agents, policies, anomalies, approvals, deliveries];
+  const failed = all.filter(({ status }) => status === 'rejected') as PromiseRejectedResult[];
+  const isOver = failed.length === all.length || failed.some(({ reason }) => !(reason instanceof ServiceError));
+  if (isOver) throw failed.find(({ reason }) => !(reason instanceof ServiceError))?.reason ?? failed[0]!.reason;
+  const counts = countedOrNull(figures);
+  const flagged = countedOrNull(anomalies);
+  return {
+    figures: counts && {
+      events: compared(counts.events),
+      blocked: compared(counts.blocked),
+      errors: compared(counts.errors),
+    },
+    anomalies: flagged && compared(flagged),
+    ...{ tokens: countedOrNull(tokens), approvals: countedOrNull(approvals), agents: countedOrNull(agents) },
+    ...{ policies: countedOrNull(policies), deliveries: countedOrNull(deliveries) },
+  };
+}
+
+function countedOrNull<T>(settled: PromiseSettledResult<T>): T | null {
+  return settled.status === 'fulfilled' ? settled.value : null;
+}
+
+function compared([now, day_before, week_before]: readonly [number, number, number]): Compared {
+  return { now, day_before, week_before };
+}
+
+async function tokensOf({ call: { account }, parts: { clickhouse, registry }, of }: Asked): Promise<OverviewTokens> {
+  const { total, model, agent } = await ask(() =>
+    overviewTokens(clickhouse, account, { ...of, max: OVERVIEW_VALUES_MAX }),
+  );
+  const named = await Promise.all(
+    agent.values.map(async ([value, tokens]) => {
+      const name = (await registry.agents.get(account, value))?.name;
+      return { value, ...(name === undefined ? {} : { name }), tokens };
+    }),
+  );
+  return {
+    total: compared(total),
+    model: { values: model.values.map(([value, tokens]) => ({ value, tokens })), other: model.other },
+    agent_id: { values: named, other: agent.other },
+  };
+}
+
+async function agentsOf(asked: Asked): Promise<OverviewAgents> {
+  const { call, parts, of } = asked;
+  const { total, agents } = await shownAgents(asked);
+  const ids = agents.map(({ id }) => id);
+  const counts = await ask(() => overviewAgents(parts.clickhouse, call.account, { ...of, agents: ids }));
+  const items = agents
+    .map(({ id, name, status, last_seen_at }) => ({ id, name, status, last_seen_at, ...counts.get(id)! }))
+    .sort((a, b) => ((a.last_seen_at ?? '') < (b.last_seen_at ?? '') ? 1 : -1));
+  return { total, items };
+}
+
+/** All of them; of more, those that sent last, and where these are fewer the newest others. */
+async function shownAgents({ call, parts, of }: Asked): Promise<{ total: number; agents: Agent[] }> {
+  const { account } = call;
+  const { registry, clickhouse } = parts;
+  const first = { limit: OVERVIEW_AGENTS_MAX, offset: 0 };
+  const { items, total } = await registry.agents.list(account, { id: call.query.agent_id, ...first });
+  if ((total ?? 0) <= OVERVIEW_AGENTS_MAX) return { total: total ?? 0, agents: items };
+  const senders = await ask(() => lastSenders(clickhouse, account, { ...of, max: OVERVIEW_AGENTS_MAX }));
+  const sending = await Promise.all(senders.map((id) => registry.agents.get(account, id)));
+  const known = sending.filter((agent) => agent !== null);
+  const others = items.filter(({ id }) => !senders.includes(id));
+  return { total: total ?? 0, agents: [...known, ...others].slice(0, OVERVIEW_AGENTS_MAX) };
+}
+
+/** A key that is bound to an agent sees the policies of that agent, as in their list. */
+async function inForceFor({ account, query, principal }: OverviewCall, { registry }: Parts): Promise<Policy[]> {
+  const agents: AnyOf<string> | undefined = query.agent_id;
+  const { items } = await registry.policies.list(account, { status: ['active'], limit: POLICIES_MAX, offset: 0 });
+  return items.filter(
+    ({ mode, agent_id: scope }) =>
+      mode !== 'shadow' &&
+      (agents === undefined || (scope === null ? principal.agentId === null : valuesOf(agents).includes(scope))),
+  );
+}
+
+async function policiesOf({ call, parts, of, inForce }: Asked): Promise<OverviewPolicies> {
+  const { account } = call;
+  const { agentId, excludeAgents, settle, signal, windows } = of;
+  const { fromMs: from, toMs: to } = windows[0];
+  const filter = { agentId, excludeAgents, settle, signal, from, to };
+  const { values } = await ask(() =>
+    countBy(parts.clickhouse, account, { by: 'policy_id', max: OVERVIEW_POLICIES_COUNTED_MAX, filter }),
+  );
+  const matched = await Promise.all(
+    values.slice(0, OVERVIEW_VALUES_MAX).map(async ([id, events]) => {
+      const name = (await parts.registry.policies.get(account, id))?.name;
+      return { id, ...(name === undefined ? {} : { name }), events };
+    }),
+  );
+  const ids = new Set(values.map(([id]) => id));
+  const idle = inForce.filter(({ id }) => !ids.has(id));
+  const items = idle.slice(0, OVERVIEW_IDLE_MAX).map(({ id, name }) => ({ id, name }));
+  return { in_force: inForce.length, matched, never_matched: { total: idle.length, items } };
+}
+
+async function attentionOf({ call, parts: { registry }, inForce }: Asked): Promise<OverviewAttention> {
+  const { account, principal } = call;
+  const { total } = await registry.agents.list(account, {
+    ...{ status: ['down'], id: call.query.agent_id, limit: 1, offset: 0 },
+  });
+  const attention = { agents_down: total ?? 0, untold_policies: 0 };
+  const telling = inForce.filter(({ actions }) => actions.includes('alert'));
+  // Alerts of the account are not for a key that is bound to an agent.
+  if (principal.agentId !== null || telling.length === 0) return attention;
+  const alerts = await registry.alerts.list(account, { limit: ALERTS_MAX, offset: 0 });
+  const isTold = alerts.items.some(({ trigger, status }) => trigger === 'policy_violation' && status === 'active');
+  return { ...attention, untold_policies: isTold ? 0 : telling.length };
+}
