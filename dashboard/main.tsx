@@ -5,8 +5,9 @@ import { useEffect, useRef } from 'preact/hooks';
 import { ended, offeredKey, openSession, session, view, wasSignedIn } from './core/session.ts';
 import './parts/colours.ts';
 import 'uplot/dist/uPlot.min.css';
+import { place } from './core/router.ts';
 import { Shell } from './parts/shell.tsx';
-import { warmEvents } from './screens/events.tsx';
+import { warmOverview } from './screens/overview.tsx';
 import { Offered, SignIn } from './screens/sign-in.tsx';
 
 function App() {
@@ -31,5 +32,11 @@ function App() {
   );
 }
 
-if (wasSignedIn() && !location.hash.startsWith('#key=')) warmEvents();
+/** What the first screen shows is asked for before the page knows who is signed in. */
+function warm(): void {
+  if (place.value.screen === 'overview') warmOverview();
+  if (place.value.screen === 'events') void import('./screens/events.tsx').then(({ warmEvents }) => warmEvents());
+}
+
+if (wasSignedIn() && !location.hash.startsWith('#key=')) warm();
 render(<App />, document.getElementById('app')!);

@@ -155,6 +155,14 @@ function pagesOf<T>(path: string | undefined, limit: number, kept = PAYLOADS) {
   };
 }
 
+/** Begins to read a value before its screen is there. */
+export function warmRead(path: string): void {
+  void client.prefetchQuery({
+    queryKey: [path],
+    queryFn: ({ signal }) => goInFront(() => read(path, { signal })),
+  });
+}
+
 /** Begins to read a list before its screen is there. */
 export function warmList(path: string): void {
   void client.prefetchInfiniteQuery(pagesOf(path, PAGE_ROWS));

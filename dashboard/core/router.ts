@@ -32,7 +32,7 @@ addEventListener('popstate', () => {
 });
 
 function placeOf({ pathname, search }: Pick<URL, 'pathname' | 'search'>, asOf: number): Place {
-  const screen = pathname.slice(pathname.lastIndexOf('/') + 1) || 'events';
+  const screen = pathname.slice(pathname.lastIndexOf('/') + 1) || 'overview';
   return { screen, params: new URLSearchParams(search), asOf };
 }
 

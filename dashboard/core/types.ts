@@ -24,6 +24,7 @@ export type { BacktestResult, BacktestSample, OutcomeChange } from '../../schema
 export type { Delivery } from '../../schemas/delivery.ts';
 export type { PolicyMatch, ShadowJudged, Trace } from '../../schemas/event.ts';
 export type { ConditionHeld, ConditionUnmet } from '../../schemas/match-detail.ts';
+export type { Compared, Overview } from '../../schemas/overview.ts';
 export type { Policy } from '../../schemas/policy.ts';
 export type { PolicyEvaluated as Evaluated } from '../../schemas/policy-evaluation.ts';
 export type { ShadowCounts, ShadowReport } from '../../schemas/shadow-report.ts';

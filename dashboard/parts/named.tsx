@@ -15,7 +15,7 @@ export function AgentName({ id }: { id: string }) {
 
 export function AgentLink({ id }: { id: string }) {
   return (
-    <a href={hrefOf('agents', { q: id })}>
+    <a href={hrefOf('agent', { id })}>
       <AgentName id={id} />
     </a>
   );

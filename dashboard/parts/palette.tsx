@@ -22,7 +22,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
     ...(agents.value?.items ?? []).map(({ id, name }) => ({
       title: name,
       kind: 'agent',
-      href: hrefOf('events', { agent_id: id }),
+      href: hrefOf('agent', { id }),
     })),
     ...(policies.value?.items ?? []).map(({ id, name }) => ({
       title: name,
@@ -92,7 +92,7 @@ function byId(text: string): Target[] {
   const kind = /^([a-z]{3})_\w+$/.exec(text)?.[1] ?? '';
   const href = {
     evt: hrefOf('event', { id: text }),
-    agt: hrefOf('events', { agent_id: text }),
+    agt: hrefOf('agent', { id: text }),
     pol: hrefOf('policies', { id: text }),
     apr: hrefOf('approvals', { id: text }),
     ano: hrefOf('anomalies', { id: text }),

@@ -55,7 +55,7 @@ export function Shell() {
         Skip to the content
       </a>
       <header class="top">
-        <a class="brand" href={hrefOf('events')}>
+        <a class="brand" href={hrefOf('overview')}>
           Gatehouse
         </a>
         <nav aria-label="Screens">
@@ -87,7 +87,7 @@ export function Shell() {
       <main id="main" tabIndex={-1}>
         {found === undefined ? (
           <Empty title="No such screen">
-            <a href={hrefOf('events')}>Events</a>
+            <a href={hrefOf('overview')}>Overview</a>
           </Empty>
         ) : (
           <Loaded key={found.path} screen={found} />

@@ -56,7 +56,7 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
       <p>{explanationOf(outcome, reason, matches.length)}</p>
       {reason === 'agent_inactive' && (
         <p>
-          <a href={hrefOf('agents', { q: event.agent_id })}>Look at the agent</a>
+          <a href={hrefOf('agent', { id: event.agent_id })}>Look at the agent</a>
         </p>
       )}
       {approval !== undefined && (

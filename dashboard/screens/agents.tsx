@@ -5,10 +5,11 @@ import { useState } from 'preact/hooks';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
 import { call, query } from '../core/api.ts';
 import { changed, useList } from '../core/queries.ts';
-import { hrefOf, place } from '../core/router.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { Agent } from '../core/types.ts';
 import { visible } from '../core/visible.ts';
+import { AgentSwitch } from '../parts/agent-switch.tsx';
 import { announce } from '../parts/announce.tsx';
 import { Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
@@ -21,15 +22,29 @@ import { Table } from '../parts/table.tsx';
 export function Agents() {
   const { params } = place.value;
   const words = params.get('q') ?? '';
-  const asked = query({ activity: true, [/^agt_\w{26}$/.test(words) ? 'id' : 'q']: words });
+  const status = params.getAll('status');
+  const asked = query({ activity: true, status, [/^agt_\w{26}$/.test(words) ? 'id' : 'q']: words });
   const list = useList<Agent>(`v1/agents${asked}`, { everyMs: 30_000 });
   const [dialog, setDialog] = useState<'register' | Agent>();
-  const none = words === '' ? <NoAgents /> : <p class="quiet">No agent has “{visible(words)}” in its name.</p>;
+  const none =
+    words !== '' ? (
+      <p class="quiet">No agent has “{visible(words)}” in its name.</p>
+    ) : status.length > 0 ? (
+      <p class="quiet">No agent is {status.join(' or ')}.</p>
+    ) : (
+      <NoAgents />
+    );
   return (
     <div class="screen scrolls">
       <header class="bar">
         <h1 class="grow">Agents</h1>
         <Search label="Part of a name" />
+        {status.length > 0 && (
+          <button type="button" class="chip" onClick={() => setParams({ status: undefined })}>
+            Only {status.join(' or ')} <span aria-hidden="true">×</span>
+            <span class="hidden"> – take this filter away</span>
+          </button>
+        )}
         {may('configure') && !isBound() && (
           <button type="button" class="primary" onClick={() => setDialog('register')}>
             Register an agent
@@ -51,7 +66,7 @@ export function Agents() {
         )}
       </Reading>
       {dialog === 'register' && <Register onClose={() => setDialog(undefined)} />}
-      {typeof dialog === 'object' && <Switch agent={dialog} onClose={() => setDialog(undefined)} />}
+      {typeof dialog === 'object' && <AgentSwitch agent={dialog} onClose={() => setDialog(undefined)} />}
     </div>
   );
 }
@@ -60,7 +75,7 @@ function cellsOf(agent: Agent, onSwitch: () => void): ComponentChildren[] {
   const { activity, last_seen_at: seen } = agent;
   const name = (
     <>
-      <a href={hrefOf('events', { agent_id: agent.id })}>
+      <a href={hrefOf('agent', { id: agent.id })}>
         <Literal text={agent.name} />
       </a>
       <div class="quiet">
@@ -84,7 +99,9 @@ function cellsOf(agent: Agent, onSwitch: () => void): ComponentChildren[] {
     activity !== undefined && (
       <Sparkline hourly={activity.hourly} label={`${activity.events_24h} events in the last 24 hours`} />
     ),
-    activity?.events_24h.toLocaleString('en'),
+    activity !== undefined && (
+      <a href={hrefOf('events', { agent_id: agent.id, range: '24h' })}>{activity.events_24h.toLocaleString('en')}</a>
+    ),
     blocked,
     may('configure') && (
       <button
@@ -97,42 +114,6 @@ function cellsOf(agent: Agent, onSwitch: () => void): ComponentChildren[] {
       </button>
     ),
   ];
-}
-
-function Switch({ agent, onClose }: { agent: Agent; onClose: () => void }) {
-  const isOn = agent.status === 'active';
-  return (
-    <Dialog
-      title={
-        <>
-          Switch <Literal text={agent.name} /> {isOn ? 'off' : 'on'}
-        </>
-      }
-      action={isOn ? 'Switch off' : 'Switch on'}
-      danger={isOn}
-      onClose={onClose}
-      onAct={async () => {
-        await call('PATCH', `v1/agents/${agent.id}`, { body: { status: isOn ? 'inactive' : 'active' } });
-        announce(
-          <>
-            <Literal text={agent.name} /> is switched {isOn ? 'off' : 'on'}.
-          </>,
-        );
-        changed('v1/agents');
-      }}
-    >
-      {isOn ? (
-        <ul>
-          <li>From the next second on, every event of this agent is answered as blocked, on every process.</li>
-          <li>Its events are still recorded, redacted as its policies ask.</li>
-          <li>What waits for approval will be blocked, whatever is decided and whatever its time-out says.</li>
-          <li>Nothing is deleted. Switching it on again undoes this for events that come then.</li>
-        </ul>
-      ) : (
-        <p>From the next second on, its events are judged by the policies again.</p>
-      )}
-    </Dialog>
-  );
 }
 
 function Register({ onClose }: { onClose: () => void }) {

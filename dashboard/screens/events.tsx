@@ -17,8 +17,9 @@ import { ExportMenu } from '../parts/export.tsx';
 import { type FilterSpec, Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { Histogram } from '../parts/histogram.tsx';
 import { useKeys } from '../parts/keys.ts';
+import { NoEvents } from '../parts/no-events.tsx';
 import { Side } from '../parts/side.tsx';
-import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
+import { Empty, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 const FACETS = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
@@ -225,20 +226,6 @@ function NothingFits() {
   return (
     <Empty title="Nothing fits these filters">
       <p>Take one away, or ask for a longer time.</p>
-    </Empty>
-  );
-}
-
-function NoEvents() {
-  const url = serviceUrl();
-  const curl = `AGENT=$(curl -s -X POST ${url}/v1/agents -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d '{"name":"first-agent"}' | sed 's/.*"id":"\\(agt_[^"]*\\)".*/\\1/')
-curl -X POST ${url}/v1/agents/$AGENT/events -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d '{"type":"prompt","payload":{"prompt":"Hello"}}'`;
-  return (
-    <Empty title="No events yet" curl={curl}>
-      <p>
-        An agent sends its events over HTTP. Register one and send the first, with a key that may write in{' '}
-        <code>GATEHOUSE_KEY</code>:
-      </p>
     </Empty>
   );
 }

@@ -1,7 +1,7 @@
 // The screens: one line each. A new one is a file here, a line below, and a test; the palette and the navigation
 // follow. The first is in the first load; what fewer people open comes when it is opened.
 import type { ComponentType } from 'preact';
-import { Events } from './events.tsx';
+import { Overview } from './overview.tsx';
 
 export type Screen = {
   path: string;
@@ -16,11 +16,13 @@ export type Screen = {
 };
 
 export const SCREENS: readonly Screen[] = [
-  { path: 'events', title: 'Events', listed: true, key: 'e', load: async () => Events },
+  { path: 'overview', title: 'Overview', listed: true, key: 'h', load: async () => Overview },
+  { path: 'events', title: 'Events', listed: true, key: 'e', load: async () => (await import('./events.tsx')).Events },
   { path: 'event', title: 'Event', listed: false, load: async () => (await import('./event.tsx')).Event },
   { path: 'traces', title: 'Traces', listed: true, key: 't', load: async () => (await import('./traces.tsx')).Traces },
   { path: 'trace', title: 'Trace', listed: false, load: async () => (await import('./trace.tsx')).Trace },
   { path: 'agents', title: 'Agents', listed: true, key: 'a', load: async () => (await import('./agents.tsx')).Agents },
+  { path: 'agent', title: 'Agent', listed: false, load: async () => (await import('./agent.tsx')).AgentPage },
   {
     path: 'approvals',
     title: 'Approvals',

@@ -1,5 +1,5 @@
 // The first minutes, by README alone: a service that has never run before, its commands up to the first blocked event,
-// and the link that the start prints; the reason is on screen two clicks later.
+// and the link that the start prints; the reason is on screen three clicks later.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -33,6 +33,7 @@ async function firstMinutes(): Promise<void> {
     await page.goto(link);
     await page.getByRole('button', { name: 'Sign in to default' }).waitFor();
     await page.keyboard.press('Enter');
+    await page.locator('.figures > div', { hasText: 'Blocked' }).getByRole('link', { name: '1' }).click();
     const rows = page.getByRole('region', { name: 'Events, newest first' });
     await page.getByRole('figure', { name: /^Events over time/ }).waitFor(); // what comes later moves the rows
     await rows.getByRole('img', { name: 'blocked' }).first().click();

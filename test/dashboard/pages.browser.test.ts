@@ -21,7 +21,14 @@ const FIRST_LOAD_BYTES_MAX = 60_000;
 const FIRST_LOAD_REQUESTS_MAX = 6;
 /** Its heading, by which it is known to be there. */
 const SCREENS = {
-  ...{ events: 'Events', traces: 'Traces', agents: 'Agents', approvals: 'Approvals', policies: 'Policies' },
+  ...{
+    overview: 'Overview',
+    events: 'Events',
+    traces: 'Traces',
+    agents: 'Agents',
+    approvals: 'Approvals',
+    policies: 'Policies',
+  },
   ...{ anomalies: 'Anomalies', alerts: 'Alerts', deliveries: 'Deliveries', audit: 'Audit log', settings: 'Settings' },
 };
 
@@ -38,7 +45,8 @@ async function pages(): Promise<void> {
       loaded.push(one.url());
       sized.push(one.sizes().then(({ responseBodySize }) => responseBodySize));
     });
-    await signIn(page, service);
+    await signIn(page, service, '');
+    await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
     await page.getByRole('heading', { name: 'No events yet' }).waitFor();
     const bytes = (await Promise.all(sized)).reduce((sum, one) => sum + one, 0);
     t.ok(bytes > 0 && bytes <= FIRST_LOAD_BYTES_MAX, `${bytes} bytes as they were sent`);
@@ -53,7 +61,7 @@ async function pages(): Promise<void> {
 
   browserTest('an empty installation teaches what to do next', {}, async (t, open) => {
     const { page } = await open();
-    await signIn(page, service);
+    await signIn(page, service, '');
     await page.getByText(/^AGENT=\$\(curl/).waitFor();
     await everyScreen(t, page, service, 'empty');
   });
@@ -104,7 +112,7 @@ async function pages(): Promise<void> {
       const { page } = await open();
       await page.goto(`${url}/`);
       t.equal(page.url(), `${url}/ui/`);
-      await signIn(page, { url, key: service.key });
+      await signIn(page, { url, key: service.key }, '');
       for (const [screen, heading] of Object.entries(SCREENS)) {
         await page.getByRole('navigation').getByRole('link', { name: heading }).click();
         await page.getByRole('heading', { name: heading, exact: true, level: 1 }).waitFor();

@@ -98,9 +98,12 @@ function watch(page: Page, note: (fault: string) => void): void {
   });
 }
 
-/** Signs in by the link that `npm start` prints and one click, and waits for the first screen. */
-export async function signIn(page: Page, service: { url: string; key: string }): Promise<void> {
-  await page.goto(`${service.url}/ui/#key=${service.key}`);
+/**
+ * Signs in by the link that `npm start` prints and one click, and waits until it is done. `screen`: where; '' is the
+ * first one. Left out: events, from which most tests go on.
+ */
+export async function signIn(page: Page, service: { url: string; key: string }, screen = 'events'): Promise<void> {
+  await page.goto(`${service.url}/ui/${screen}#key=${service.key}`);
   await page.getByRole('button', { name: /^Sign in to / }).click();
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
 }

@@ -1,0 +1,247 @@
+// What the overview of an account and of one agent have in common: what needs a person, the figures beside those of the
+// day and the week before, tokens, and policies. Every number leads to what was counted.
+// Failure: a part that the service could not count says so in its place.
+import '../styles/overview.css';
+import type { ComponentChildren } from 'preact';
+import { changeText, eventsOf, shortNumber } from '../core/overview.ts';
+import { hrefOf } from '../core/router.ts';
+import { isBound } from '../core/session.ts';
+import { countdownText } from '../core/time.ts';
+import type { Compared, Overview } from '../core/types.ts';
+import { useNow } from './buttons.tsx';
+import { Literal } from './literal.tsx';
+
+type Of = { overview: Overview; agentId?: string };
+
+/** Nothing, where there is nothing to do. */
+export function Attention({ overview, agentId }: Of) {
+  const { approvals, deliveries, attention } = overview;
+  const notes: ComponentChildren[] = [];
+  if (approvals !== null && approvals.pending > 0)
+    notes.push(
+      <a href={hrefOf('approvals')}>
+        {many(approvals.pending, 'approval waits', 'approvals wait')}
+        {approvals.oldest !== null && <Left expiresAt={approvals.oldest.expires_at} />}
+      </a>,
+    );
+  if (attention.agents_down > 0 && agentId === undefined)
+    notes.push(
+      <a href={hrefOf('agents', { status: 'down' })}>
+        {many(attention.agents_down, 'agent is silent', 'agents are silent')}
+      </a>,
+    );
+  if (attention.agents_down > 0 && agentId !== undefined) notes.push('It has been silent for longer than it should be');
+  if (deliveries !== null && deliveries.failed > 0)
+    notes.push(
+      <a href={hrefOf('deliveries', { status: 'failed', agent_id: agentId })}>
+        {many(deliveries.failed, 'notification failed', 'notifications failed')} today
+      </a>,
+    );
+  if (deliveries !== null && deliveries.kept_mails > 0)
+    notes.push(
+      <a href={hrefOf('deliveries', { channel: 'email', agent_id: agentId })}>
+        {many(deliveries.kept_mails, 'mail was', 'mails were')} kept in a folder: no mail server is set
+      </a>,
+    );
+  if (attention.untold_policies > 0)
+    notes.push(
+      <a href={hrefOf('alerts')}>
+        {many(attention.untold_policies, 'policy asks', 'policies ask')} for an alert, and no alert tells of violations
+      </a>,
+    );
+  if (notes.length === 0) return null;
+  return (
+    <section class="attention" aria-label="Needs attention">
+      <ul>
+        {notes.map((note, i) => (
+          <li key={i}>{note}</li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Left({ expiresAt }: { expiresAt: string }) {
+  const now = useNow();
+  const isOver = Date.parse(expiresAt) <= now;
+  return (
+    <>
+      ; the oldest {isOver ? 'is out of time' : <span class="countdown">has {countdownText(expiresAt, now)} left</span>}
+    </>
+  );
+}
+
+function many(n: number, one: string, more: string): string {
+  return `${n.toLocaleString('en')} ${n === 1 ? one : more}`;
+}
+
+export function Figures({ overview, agentId }: Of) {
+  const { figures, anomalies, tokens, window } = overview;
+  const of = { agent_id: agentId };
+  return (
+    <section aria-label="Today">
+      <dl class="figures">
+        <Figure title="Events" of={figures?.events} href={eventsOf(overview, of)} />
+        <Figure title="Blocked" of={figures?.blocked} href={eventsOf(overview, { ...of, outcome: 'blocked' })} />
+        <Figure title="Errors" of={figures?.errors} href={eventsOf(overview, { ...of, type: 'error' })} />
+        <Figure
+          title="Anomalies"
+          of={anomalies ?? undefined}
+          href={hrefOf('anomalies', { ...of, from: window.from, to: window.to })}
+        />
+        <Figure title="Tokens" of={tokens?.total} href={eventsOf(overview, { ...of, by: 'model' })} />
+      </dl>
+    </section>
+  );
+}
+
+function Figure({ title, of, href }: { title: string; of: Compared | undefined; href: string }) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      {of === undefined ? (
+        <dd class="quiet">not known now</dd>
+      ) : (
+        <>
+          <dd class="number" title={of.now.toLocaleString('en')}>
+            <a href={href}>{shortNumber(of.now)}</a>
+          </dd>
+          <dd>
+            <Before name="yesterday" now={of.now} before={of.day_before} />
+          </dd>
+          <dd>
+            <Before name="a week ago" now={of.now} before={of.week_before} />
+          </dd>
+        </>
+      )}
+    </div>
+  );
+}
+
+function Before({ name, now, before }: { name: string; now: number; before: number }) {
+  const change = changeText(now, before);
+  return (
+    <>
+      <span class="quiet">{name}</span> {shortNumber(before)} {change !== '' && <span class="change">{change}</span>}
+    </>
+  );
+}
+
+export function Unknown() {
+  return <p class="quiet">This could not be counted now.</p>;
+}
+
+type Line = { key: string; title: ComponentChildren; href?: string; n: number };
+
+/** Each with a bar that shows its share of the first. */
+export function Ranking({ label, lines, rest }: { label: string; lines: readonly Line[]; rest?: string }) {
+  const most = Math.max(1, ...lines.map(({ n }) => n));
+  return (
+    <>
+      <ol class="ranking" aria-label={label}>
+        {lines.map(({ key, title, href, n }) => (
+          <li key={key}>
+            <span class="title">{title}</span>
+            <span class="number">
+              {href === undefined ? n.toLocaleString('en') : <a href={href}>{n.toLocaleString('en')}</a>}
+            </span>
+            <i aria-hidden="true" style={{ width: `${Math.max(1, (Math.max(0, n) / most) * 100)}%` }} />
+          </li>
+        ))}
+      </ol>
+      {rest !== undefined && <p class="quiet">{rest}</p>}
+    </>
+  );
+}
+
+export function Tokens({ overview, agentId }: Of) {
+  const { tokens } = overview;
+  return (
+    <section class="card" aria-label="Tokens">
+      <h2>Tokens</h2>
+      {tokens === null && <Unknown />}
+      {tokens !== null && tokens.model.values.length === 0 && (
+        <p class="quiet">
+          No event of today says any. They are read from <code>tokens_used</code> or a provider's <code>usage</code>.
+        </p>
+      )}
+      {tokens !== null && tokens.model.values.length > 0 && (
+        <>
+          <h3>By model</h3>
+          <Ranking
+            label="Tokens by model"
+            lines={tokens.model.values.map(({ value, tokens: n }) => ({
+              ...{ key: value, n },
+              title: value === '' ? '(no model named)' : <Literal text={value} />,
+              ...(value === '' ? {} : { href: eventsOf(overview, { model: value, agent_id: agentId }) }),
+            }))}
+            {...restOf(tokens.model.other, 'Other models')}
+          />
+        </>
+      )}
+      {tokens !== null && agentId === undefined && tokens.agent_id.values.length > 0 && (
+        <>
+          <h3>By agent</h3>
+          <Ranking
+            label="Tokens by agent"
+            lines={tokens.agent_id.values.map(({ value, name, tokens: n }) => ({
+              ...{ key: value, n, href: eventsOf(overview, { agent_id: value, by: 'model' }) },
+              title: <Literal text={name ?? value} />,
+            }))}
+            {...restOf(tokens.agent_id.other, 'Other agents')}
+          />
+        </>
+      )}
+    </section>
+  );
+}
+
+function restOf(n: number, name: string): { rest?: string } {
+  return n === 0 ? {} : { rest: `${name}: ${n.toLocaleString('en')}` };
+}
+
+export function Policies({ overview, agentId }: Of) {
+  const { policies } = overview;
+  const named = (id: string, name: string | undefined) => {
+    const text = <Literal text={name ?? id} />;
+    return name === undefined || isBound() ? text : <a href={hrefOf('policies', { id })}>{text}</a>;
+  };
+  return (
+    <section class="card" aria-label="Policies">
+      <h2>Policies</h2>
+      {policies === null && <Unknown />}
+      {policies !== null && (
+        <>
+          <p class="quiet">{policies.in_force.toLocaleString('en')} in force</p>
+          {policies.matched.length > 0 && (
+            <>
+              <h3>Matched most today</h3>
+              <Ranking
+                label="Policies by events that they matched"
+                lines={policies.matched.map(({ id, name, events }) => ({
+                  ...{ key: id, n: events, title: named(id, name) },
+                  href: eventsOf(overview, { policy_id: id, agent_id: agentId }),
+                }))}
+              />
+            </>
+          )}
+          {policies.never_matched.total > 0 && (
+            <>
+              <h3>Matched nothing today</h3>
+              <ul class="names">
+                {policies.never_matched.items.map(({ id, name }) => (
+                  <li key={id}>{named(id, name)}</li>
+                ))}
+              </ul>
+              {policies.never_matched.total > policies.never_matched.items.length && (
+                <p class="quiet">
+                  and {(policies.never_matched.total - policies.never_matched.items.length).toLocaleString('en')} more
+                </p>
+              )}
+            </>
+          )}
+        </>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,100 @@
+// The overview, which is the first page: what needs a person, how today compares with yesterday and a week ago, what
+// each agent did, tokens and policies. All of it is one answer of the service.
+import { eventsOf, overviewPath } from '../core/overview.ts';
+import { useRead, warmRead } from '../core/queries.ts';
+import { hrefOf } from '../core/router.ts';
+import { zoneName } from '../core/time.ts';
+import type { Overview as Whole } from '../core/types.ts';
+import { Time } from '../parts/buttons.tsx';
+import { Literal } from '../parts/literal.tsx';
+import { NoEvents } from '../parts/no-events.tsx';
+import { Attention, Figures, Policies, Tokens, Unknown } from '../parts/overview-parts.tsx';
+import { Sparkline } from '../parts/sparkline.tsx';
+import { Reading } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
+
+const EVERY_MS = 30_000;
+
+/** Where this screen is opened first, it is asked for before it is drawn. */
+export function warmOverview(): void {
+  warmRead(overviewPath());
+}
+
+export function Overview() {
+  const reading = useRead<Whole>(overviewPath(), { everyMs: EVERY_MS, keeps: true });
+  const overview = reading.value;
+  return (
+    <div class="screen scrolls overview">
+      <header class="bar">
+        <h1>Overview</h1>
+        <span class="quiet compared grow">
+          Today until now in {zoneName()}, beside the same time yesterday and a week ago
+        </span>
+        <button type="button" onClick={reading.retry} disabled={reading.busy}>
+          Refresh
+        </button>
+      </header>
+      <Reading of={reading} {...(overview !== undefined && isNew(overview) ? { empty: <NoEvents /> } : {})}>
+        {overview !== undefined && (
+          <>
+            <Attention overview={overview} />
+            <Figures overview={overview} />
+            <div class="columns">
+              <Agents overview={overview} />
+              <div>
+                <Policies overview={overview} />
+                <Tokens overview={overview} />
+              </div>
+            </div>
+          </>
+        )}
+      </Reading>
+    </div>
+  );
+}
+
+/** No agent has ever been heard. */
+function isNew({ agents, figures }: Whole): boolean {
+  if (agents === null || figures === null || agents.total > agents.items.length) return false;
+  return figures.events.now === 0 && agents.items.every(({ last_seen_at: seen }) => seen === null);
+}
+
+function Agents({ overview }: { overview: Whole }) {
+  const { agents } = overview;
+  return (
+    <section class="card" aria-label="Agents">
+      <h2>Agents</h2>
+      {agents === null && <Unknown />}
+      {agents !== null && (
+        <Table
+          head={['Agent', 'Last sign of life', 'Today', 'Events', 'Blocked', 'Anomalies']}
+          rows={agents.items.map(({ id, name, status, last_seen_at: seen, events, blocked, anomalies, parts }) => ({
+            key: id,
+            cells: [
+              <>
+                <a href={hrefOf('agent', { id })}>
+                  <Literal text={name} />
+                </a>{' '}
+                {status !== 'active' && <span class={`badge ${status}`}>{status}</span>}
+              </>,
+              seen === null ? 'never' : <Time at={seen} ago />,
+              <Sparkline hourly={parts} label={`${events} events today`} />,
+              numberOf(events, eventsOf(overview, { agent_id: id })),
+              numberOf(blocked, eventsOf(overview, { agent_id: id, outcome: 'blocked' })),
+              numberOf(anomalies, hrefOf('anomalies', { agent_id: id, ...overview.window })),
+            ],
+          }))}
+        />
+      )}
+      {agents !== null && agents.total > agents.items.length && (
+        <p>
+          <a href={hrefOf('agents')}>All {agents.total.toLocaleString('en')} agents</a>
+        </p>
+      )}
+    </section>
+  );
+}
+
+function numberOf(n: number, href: string) {
+  return n === 0 ? <span class="quiet">0</span> : <a href={href}>{n.toLocaleString('en')}</a>;
+}
