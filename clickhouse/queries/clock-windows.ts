@@ -1,7 +1,7 @@
 // A window of time and the same time of the clock some days before, in a zone (under GET /v1/overview). Where a clock
 // was set in between, the times that it shows are the same, not the hours that passed.
-// Invariant: a time that the clock leaves out is the moment at which it is set forward; of a time that comes twice it is
-// the first.
+// Invariant: a time that the clock leaves out is the moment at which it is set forward; of a time that comes twice it
+// is the first.
 import { offsetsOf } from './time-buckets.ts';
 
 const DAY_MS = 86_400_000;

@@ -1,5 +1,5 @@
-// The first page and an agent's page, on the real service: the numbers that a person sees are those that were sent, each
-// leads to what was counted, everything works by keys alone, fits a phone, and keys that may less see less.
+// The first page and an agent's page, on the real service: the numbers that a person sees are those that were sent,
+// each leads to what was counted, everything works by keys alone, fits a phone, and keys that may less see less.
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
