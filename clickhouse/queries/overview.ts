@@ -9,14 +9,14 @@ import { filtersOf, settingsOf } from './event-filter.ts';
 import { decidedAs, type Settling, waysDecided } from './final-outcome.ts';
 
 /** Epoch ms, both inclusive. */
-export type Window = { fromMs: number; toMs: number };
+export type CountedWindow = { fromMs: number; toMs: number };
 /** The window, a day before, a week before. */
-export type Windows = readonly [Window, Window, Window];
+export type CountedWindows = readonly [CountedWindow, CountedWindow, CountedWindow];
 type Three = [number, number, number];
 
 export type OverviewOf = Excluded &
   Settling & {
-    windows: Windows;
+    windows: CountedWindows;
     agentId?: AnyOf<string> | undefined;
     signal?: AbortSignal | undefined;
   };
@@ -216,7 +216,7 @@ function insideOf(i: number): string {
   return `(timestamp >= ${instant(`from_${i}`)} AND timestamp <= ${instant(`to_${i}`)})`;
 }
 
-function within(where: QueryConditions, windows: Windows): QueryConditions {
+function within(where: QueryConditions, windows: CountedWindows): QueryConditions {
   const params: QueryParams = {};
   for (const i of AT) Object.assign(params, { [`from_${i}`]: windows[i].fromMs, [`to_${i}`]: windows[i].toMs });
   return where.and(`(${AT.map(insideOf).join(' OR ')})`, params);

@@ -8,6 +8,7 @@ import { beginningOfDay, daysBefore } from '../../../clickhouse/queries/clock-wi
 import { type AnyOf, valuesOf } from '../../../clickhouse/queries/conditions.ts';
 import { countBy } from '../../../clickhouse/queries/count-events.ts';
 import {
+  type CountedWindow,
   lastSenders,
   type OverviewOf,
   overviewAgents,
@@ -16,7 +17,6 @@ import {
   overviewDeliveries,
   overviewFigures,
   overviewTokens,
-  type Window,
 } from '../../../clickhouse/queries/overview.ts';
 import type { Agent } from '../../../schemas/agent.ts';
 import {
@@ -103,7 +103,7 @@ export const overviewRoutes: Route[] = [
 
 type ShownWindow = Overview['window'];
 
-function shownWindow({ fromMs, toMs }: Window): ShownWindow {
+function shownWindow({ fromMs, toMs }: CountedWindow): ShownWindow {
   return { from: isoTime(fromMs), to: isoTime(toMs) };
 }
 
@@ -111,7 +111,7 @@ function shownWindow({ fromMs, toMs }: Window): ShownWindow {
 function windowsOf(
   { from, to, zone = 'UTC' }: Pick<QueryOf<typeof query>, 'from' | 'to' | 'zone'>,
   nowMs: number,
-): [Window, Window, Window] {
+): [CountedWindow, CountedWindow, CountedWindow] {
   const toMs = Math.floor(to ?? nowMs);
   const fromMs = from === undefined ? beginningOfDay(zone, toMs) : Math.ceil(from);
   if (fromMs > toMs)
