@@ -18,11 +18,11 @@ export function curlOf({ agent_id: agent, type, trace_id: trace, payload }: Whol
 }
 
 /** A value in single quotes for a shell. */
-function quoted(text: string): string {
+export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Most addresses need no quotes. */
-function wordOf(text: string): string {
+/** A word of a shell; most addresses need no quotes. */
+export function wordOf(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : quoted(text);
 }

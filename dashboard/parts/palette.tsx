@@ -18,7 +18,11 @@ export function Palette({ onClose }: { onClose: () => void }) {
   useLayoutEffect(() => dialog.current?.showModal(), []);
   const all: Target[] = [
     ...byId(words.trim()),
-    ...SCREENS.filter(({ listed }) => listed).map(({ path, title }) => ({ title, kind: 'screen', href: hrefOf(path) })),
+    ...SCREENS.filter(({ listed, found }) => listed || found).map(({ path, title }) => ({
+      title,
+      kind: 'screen',
+      href: hrefOf(path),
+    })),
     ...(agents.value?.items ?? []).map(({ id, name }) => ({
       title: name,
       kind: 'agent',

@@ -1,8 +1,6 @@
 // What is around every screen: navigation, the zone that times are in, the palette and the list of keys.
 import { signal } from '@preact/signals';
-import type { ComponentType } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { ApiError } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
 import { changed, useRead } from '../core/queries.ts';
 import { go, hrefOf, onLinkClick, place } from '../core/router.ts';
@@ -16,8 +14,9 @@ import { Dialog } from './dialog.tsx';
 import { ScreenIcon } from './icon.tsx';
 import { inForce, useKeys } from './keys.ts';
 import { Literal } from './literal.tsx';
+import { Loaded } from './loaded.tsx';
 import { Palette } from './palette.tsx';
-import { Empty, Problem } from './states.tsx';
+import { Empty } from './states.tsx';
 
 type Overlay = { kind: 'palette' | 'keys'; id: number };
 const overlay = signal<Overlay | undefined>(undefined);
@@ -90,7 +89,7 @@ export function Shell() {
             <a href={hrefOf('overview')}>Overview</a>
           </Empty>
         ) : (
-          <Loaded key={found.path} screen={found} />
+          <OfScreen key={found.path} screen={found} />
         )}
       </main>
       <Announcements />
@@ -100,32 +99,14 @@ export function Shell() {
   );
 }
 
-function Loaded({ screen }: { screen: Screen }) {
-  const [Component, setComponent] = useState<ComponentType>();
-  const [error, setError] = useState<ApiError>();
-  const load = () => {
-    setError(undefined);
-    screen.load().then(
-      (found) => setComponent(() => found),
-      () =>
-        setError(
-          new ApiError(
-            0,
-            'unreachable',
-            'A part of the page could not be loaded. The service may have been updated: reload the page.',
-          ),
-        ),
-    );
-  };
-  useEffect(load, []);
+function OfScreen({ screen }: { screen: Screen }) {
   if (screen.account && isBound())
     return (
       <Empty title="Not for this key">
         The key that you signed in with is bound to one agent; this concerns the whole account.
       </Empty>
     );
-  if (error !== undefined) return <Problem error={error} retry={load} />;
-  return Component === undefined ? <p class="quiet waiting">Loading …</p> : <Component />;
+  return <Loaded load={screen.load} />;
 }
 
 /** Approvals that wait, for the badge of the tab. */

@@ -8,6 +8,8 @@ export type Screen = {
   title: string;
   /** Shown in the navigation. */
   listed: boolean;
+  /** Found by the palette although it is not in the navigation. */
+  found?: true;
   /** A key bound to an agent is refused there. */
   account?: true;
   /** The key behind `g` that goes there. */
@@ -19,6 +21,13 @@ export const SCREENS: readonly Screen[] = [
   { path: 'overview', title: 'Overview', listed: true, key: 'h', load: async () => Overview },
   { path: 'events', title: 'Events', listed: true, key: 'e', load: async () => (await import('./events.tsx')).Events },
   { path: 'event', title: 'Event', listed: false, load: async () => (await import('./event.tsx')).Event },
+  {
+    path: 'start',
+    title: 'How to send',
+    listed: false,
+    found: true,
+    load: async () => (await import('./start.tsx')).Start,
+  },
   { path: 'traces', title: 'Traces', listed: true, key: 't', load: async () => (await import('./traces.tsx')).Traces },
   { path: 'trace', title: 'Trace', listed: false, load: async () => (await import('./trace.tsx')).Trace },
   { path: 'agents', title: 'Agents', listed: true, key: 'a', load: async () => (await import('./agents.tsx')).Agents },
