@@ -1,6 +1,7 @@
-// The editor of a policy. Conditions are JSON, as the interface takes them; what the service refuses is reported by
-// its place, and the line of that place is marked. Before it is kept it can be tried on an event, replayed over those
-// that were recorded, and kept as a shadow, which is judged beside the policies in force and of which nothing comes.
+// The editor of a policy. Conditions are a form (policy-form.tsx) and below it their JSON, as the interface takes it;
+// what the service refuses is reported by its place, and the line of that place is marked. Before it is kept it can be
+// tried on an event, replayed over those that were recorded, and kept as a shadow, which is judged beside the policies
+// in force and of which nothing comes.
 // Invariant: a policy is changed by If-Match, so what another person changed meanwhile is not overwritten unseen.
 import { useState } from 'preact/hooks';
 import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../../schemas/closed-sets.ts';
@@ -19,6 +20,7 @@ import { useConflict } from './conflict.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
 import { Literal } from './literal.tsx';
 import { AgentField } from './named.tsx';
+import { PolicyForm } from './policy-form.tsx';
 import { type Recorded, TryPolicy } from './try-policy.tsx';
 
 const STARTS: Record<PolicyType, string> = {
@@ -104,6 +106,7 @@ export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
           setType(next);
         }}
       />
+      <PolicyForm type={type} text={text} onText={setText} />
       <ConditionsEditor text={text} mistakes={mistakes} onText={setText} />
       <Field label="What it is for">
         <input name="description" maxLength={2000} defaultValue={policy?.description ?? ''} />
