@@ -4,6 +4,7 @@ import Type from 'typebox';
 import { ANOMALY_KINDS, SEVERITIES } from './closed-sets.ts';
 import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
+import { SummaryOfEvent } from './event.ts';
 
 export const Anomaly = Type.Object({
   id: about(Type.String(), 'Id of the anomaly.', exampleId('ano')),
@@ -48,6 +49,8 @@ export const Anomaly = Type.Object({
   created_at: about(ResponseTime, 'When it was flagged.'),
 });
 export type Anomaly = Type.Static<typeof Anomaly>;
+
+export const ListedAnomaly = Type.Object({ ...Anomaly.properties, summary: SummaryOfEvent });
 
 const NumberOrNull = Type.Union([Type.Number(), Type.Null()]);
 

@@ -4,6 +4,7 @@ import Type from 'typebox';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from './closed-sets.ts';
 import { PAGE_FIELDS, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
+import { SummaryOfEvent } from './event.ts';
 
 export const AuditLog = Type.Object({
   id: about(Type.String(), 'Id of the entry.', exampleId('log')),
@@ -24,9 +25,11 @@ export const AuditLog = Type.Object({
 });
 export type AuditLog = Type.Static<typeof AuditLog>;
 
+export const ListedAuditLog = Type.Object({ ...AuditLog.properties, summary: SummaryOfEvent });
+
 /** The one list that is not called `items`. */
 export const AuditLogPage = Type.Object({
-  logs: about(Type.Array(AuditLog), 'The entries of this page.'),
+  logs: about(Type.Array(ListedAuditLog), 'The entries of this page.'),
   ...PAGE_FIELDS,
 });
 

@@ -113,6 +113,10 @@ export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
 
 export const ORDERS = ['asc', 'desc'] as const;
 
+/** What traces are listed by. */
+export const TRACE_SORTS = ['started_at', 'duration', 'tokens', 'events', 'blocked', 'errors'] as const;
+export type TraceSort = (typeof TRACE_SORTS)[number];
+
 /** How much of its payload an event is listed with. */
 export const PAYLOAD_MODES = ['full', 'preview', 'none'] as const;
 export type PayloadMode = (typeof PAYLOAD_MODES)[number];

@@ -159,6 +159,9 @@ export type Event = Type.Static<typeof Event>;
 /** Characters of a payload's text that a preview has. */
 export const PREVIEW_CHARACTERS = 256;
 
+/** Characters that the summary of an event has at most. */
+export const SUMMARY_CHARACTERS = 160;
+
 /** An event in a list: with its payload, or as `payload` of the list says with a part of it or none. */
 export const ListedEvent = Type.Object({
   ...Event.properties,
@@ -173,7 +176,25 @@ export const ListedEvent = Type.Object({
   payload_bytes: Type.Optional(
     about(Type.Integer({ minimum: 2 }), "With `payload=preview` and `none`: bytes of the payload's JSON text.", 48),
   ),
+  model: Type.Optional(about(Type.String(), 'The model that its payload names (`model`). Left out: none.', 'gpt-4o')),
+  tokens_used: Type.Optional(
+    about(Type.Integer(), 'Tokens that it says were used, as a trace counts them. Left out: it says none.', 640),
+  ),
+  summary: about(
+    Type.String(),
+    `What it says on one line of at most ${SUMMARY_CHARACTERS} characters, for people: the tool and its arguments, the first words of a prompt or an answer, what an error says. Made of the beginning of the payload (and the end of a long one); empty where that says nothing.`,
+    'send_money(amount: 5000)',
+  ),
 });
+
+/** Of a row of another list that is about an event. */
+export const SummaryOfEvent = Type.Optional(
+  about(
+    Type.Union([Type.String(), Type.Null()]),
+    'With `expand=summary`: what its event says on one line. null: it is about none, or the event is not stored.',
+    'send_money(amount: 5000)',
+  ),
+);
 
 export const EventError = Type.Object({
   error: Type.Object(
@@ -217,6 +238,11 @@ export const Trace = Type.Object({
     Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]),
     "Tokens of all its events together: a payload's `tokens_used`, else what a provider's answer there says (`usage`, `usageMetadata` and the like). null: no event says any.",
     640,
+  ),
+  asked: about(
+    Type.String(),
+    'What its first prompt says, or its first event where there is no prompt, as the `summary` of an event in a list. Empty: nothing.',
+    'Where is my order?',
   ),
 });
 export type Trace = Type.Static<typeof Trace>;

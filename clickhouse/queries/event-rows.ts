@@ -9,6 +9,12 @@ import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
 import { exactIsoTime } from '../../schemas/time.ts';
 import { timeOfId } from '../../src/common/ids.ts';
 import { PAGE_BYTES_MAX } from '../../src/common/limits.ts';
+import {
+  eventSummary,
+  PAYLOAD_HEAD_CHARACTERS,
+  PAYLOAD_TAIL_CHARACTERS,
+  payloadEnds,
+} from '../../src/common/summary/event-summary.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { ClickHouseError } from '../errors.ts';
 import { isoTime } from './conditions.ts';
@@ -27,6 +33,12 @@ export type EventRow = {
   /** Where a list was asked for without payloads: bytes of it, and what it begins with if that was asked for. */
   payload_bytes?: number;
   payload_preview?: string;
+  /** Where a list was asked for without payloads: what the row's summary is made of. */
+  payload_head?: string;
+  payload_tail?: string;
+  /** '' for none. */
+  model?: string;
+  tokens_used?: number | null;
   outcome: Outcome;
   /** JSON text; '' for allowed without a match. */
   policy_result: string;
@@ -34,8 +46,13 @@ export type EventRow = {
   shadow: string;
 };
 
+type PayloadField = 'payload' | 'payload_bytes' | 'payload_preview' | 'payload_head' | 'payload_tail';
+
 /** What the audit log holds of an event; nothing that can be large. */
-export type AuditedRow = Omit<EventRow, 'trace_id' | 'payload' | 'policy_result' | 'shadow'> & {
+export type AuditedRow = Omit<
+  EventRow,
+  'trace_id' | PayloadField | 'model' | 'tokens_used' | 'policy_result' | 'shadow'
+> & {
   reason: string;
   policy_id: string;
   approval_id: string;
@@ -51,24 +68,28 @@ export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS times
 export type EventHead = EventKey &
   Pick<EventRow, 'type' | 'trace_id' | 'outcome'> & { part: string; part_offset: number };
 /** The payload is there unless a list was asked for without. */
-type EventRest = Pick<EventRow, 'id' | 'payload_bytes' | 'payload_preview' | 'policy_result' | 'shadow'> & {
-  payload?: string;
-};
+type EventRest = Pick<EventRow, 'id' | 'model' | 'tokens_used' | 'policy_result' | 'shadow'> &
+  Partial<Pick<EventRow, PayloadField>>;
 
 /** Of a timeline these lie side by side. The rest lies in as many granules as agents, and there each column costs. */
 const EXACT_TIME = 'toUnixTimestamp64Milli(timestamp) + timestamp_micros / 1000 AS timestamp_ms';
 const OWN_COLUMNS = `agent_id, ${EXACT_TIME}, id, type, trace_id, outcome`;
 export const HEAD_COLUMNS = `${OWN_COLUMNS}, _part AS part, _part_offset AS part_offset`;
 const RECEIVED = 'toUnixTimestamp64Milli(received_at) AS received_at_ms';
-/** The size is a column of its own on disk, so that without payloads none is read. */
+/**
+ * What payloadEnds makes of a whole payload. The engine unpacks payloads for it, of the page's rows alone, and answers
+ * with these characters.
+ */
+const PAYLOAD_ENDS = `substringUTF8(payload, 1, ${PAYLOAD_HEAD_CHARACTERS}) AS payload_head,
+  if(length(payload) > ${PAYLOAD_HEAD_CHARACTERS}, substringUTF8(payload, -${PAYLOAD_TAIL_CHARACTERS}), '') AS payload_tail`;
 const PAYLOAD_COLUMNS: Record<PayloadMode, string> = {
   full: 'payload',
-  preview: `payload.size AS payload_bytes, substringUTF8(payload, 1, ${PREVIEW_CHARACTERS}) AS payload_preview`,
-  none: 'payload.size AS payload_bytes',
+  preview: `length(payload) AS payload_bytes, substringUTF8(payload, 1, ${PREVIEW_CHARACTERS}) AS payload_preview, ${PAYLOAD_ENDS}`,
+  none: `length(payload) AS payload_bytes, ${PAYLOAD_ENDS}`,
 };
-const restColumns = (mode: PayloadMode) => `id, ${PAYLOAD_COLUMNS[mode]}, policy_result, shadow`;
+const restColumns = (mode: PayloadMode) => `id, ${PAYLOAD_COLUMNS[mode]}, model, tokens_used, policy_result, shadow`;
 export const rowColumns = (mode: PayloadMode = 'full') =>
-  `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, policy_result, shadow`;
+  `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, model, tokens_used, policy_result, shadow`;
 const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, policy_id, approval_id, request_id`;
 
 /** Of one question, unescaped: twice a page, so that what fits a page is mostly read at once. */
@@ -153,16 +174,17 @@ export function isTooMuch(error: unknown): boolean {
   return error instanceof ClickHouseError && error.codeName === 'TOO_MANY_ROWS_OR_BYTES';
 }
 
-type Weighed = Pick<EventRow, 'payload' | 'payload_preview' | 'policy_result' | 'shadow'>;
+type Weighed = Pick<EventRow, 'payload' | 'payload_preview' | 'payload_head' | 'policy_result' | 'shadow'>;
 
-/** Of a row in an answer, about. */
+/** Of a row in an answer, about. What its summary is made of is not in the answer, but is read for it. */
 export function bytesOf({
   payload = '',
   payload_preview = '',
+  payload_head = '',
   policy_result = '',
   shadow = '',
 }: Partial<Weighed> = {}): number {
-  const texts = Buffer.byteLength(payload) + Buffer.byteLength(payload_preview);
+  const texts = Buffer.byteLength(payload) + Buffer.byteLength(payload_preview) + payload_head.length;
   return texts + policy_result.length + shadow.length + ROW_BYTES;
 }
 
@@ -215,6 +237,18 @@ export async function auditedByKey(
   keys: readonly EventKey[],
 ): Promise<AuditedRow[]> {
   return fetchRows<AuditedRow>(clickhouse, account, { keys, columns: AUDITED_COLUMNS });
+}
+
+/** Of the events of these keys, by id: what their summaries are made of. */
+export async function payloadEndsOf(
+  clickhouse: ClickHouse,
+  account: string,
+  keys: readonly EventKey[],
+): Promise<Map<string, SummedUp & Identified>> {
+  const rows = await fetchRows<Omit<SummedUp, 'payload'> & Identified>(clickhouse, account, {
+    ...{ keys, columns: `id, type, ${PAYLOAD_ENDS}` },
+  });
+  return idMap(rows.map((row) => ({ payload: '', ...row })));
 }
 
 export type Reading = { payload?: PayloadMode | undefined; signal?: AbortSignal | undefined };
@@ -271,6 +305,23 @@ function payloadOf({ payload, payload_bytes, payload_preview }: EventRow): strin
 function resultOf({ policy_result: stored, shadow }: EventRow): string {
   const result = stored === '' ? ALLOWED_RESULT : stored;
   return shadow === '' ? result : `${result.slice(0, -1)},"shadow":${shadow}}`;
+}
+
+/** What the event says, for a row of a list. */
+export function summaryOf({ type, payload, payload_head, payload_tail = '' }: SummedUp): string {
+  return eventSummary(
+    type,
+    payload_head === undefined ? payloadEnds(payload) : { head: payload_head, tail: payload_tail },
+  );
+}
+
+type SummedUp = Pick<EventRow, 'type' | 'payload' | 'payload_head' | 'payload_tail'>;
+
+/** The event as a list has it. */
+export function renderListed(row: EventRow): string {
+  const { model = '', tokens_used: tokens = null } = row;
+  const known = `${model === '' ? '' : `,"model":${JSON.stringify(model)}`}${tokens === null ? '' : `,"tokens_used":${tokens}`}`;
+  return `${renderEvent(row).slice(0, -1)}${known},"summary":${JSON.stringify(summaryOf(row))}}`;
 }
 
 /** The Event object of the API as JSON text. */

@@ -86,7 +86,7 @@ export async function settleCounts(
     onlyAgent,
     excludeAgents,
     settle,
-  }: { traces: Trace[]; onlyAgent?: string | undefined } & Excluded & Settling,
+  }: { traces: Pick<Trace, 'trace_id' | 'outcomes'>[]; onlyAgent?: string | undefined } & Excluded & Settling,
 ): Promise<void> {
   const waiting = traces.filter((trace) => (trace.outcomes['pending'] ?? 0) > 0);
   if (waiting.length === 0) return;

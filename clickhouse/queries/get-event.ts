@@ -1,9 +1,17 @@
 // One event of one agent (GET /v1/agents/{id}/events/{event_id}). The id says when the event arrived, so only the
 // granules of that moment are read.
-import { timeOfId } from '../../src/common/ids.ts';
+import { isId, timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { instant, QueryConditions } from './conditions.ts';
-import { type EventKey, type EventRow, KEY_COLUMNS, type Reading, rowsByKey } from './event-rows.ts';
+import {
+  type EventKey,
+  type EventRow,
+  KEY_COLUMNS,
+  payloadEndsOf,
+  type Reading,
+  rowsByKey,
+  summaryOf,
+} from './event-rows.ts';
 import { type Settling, withFinalOutcomes } from './final-outcome.ts';
 
 /**
@@ -29,6 +37,31 @@ export async function getEvents(
   { settle, ...how }: Settling & Reading = {},
 ): Promise<{ events: EventRow[]; ids: number }> {
   if (eventIds.length === 0) return { events: [], ids: 0 };
+  const byId = await keysOf(clickhouse, account, eventIds);
+  const keys = eventIds.flatMap((id) => byId.get(id) ?? []);
+  const { rows, heads } = await rowsByKey(clickhouse, account, keys, how);
+  const events = await withFinalOutcomes(clickhouse, account, { rows, settle });
+  return { events, ids: heads < keys.length ? eventIds.indexOf(keys[heads]!.id) : eventIds.length };
+}
+
+/** By id, what each of these events says in a line; those that are not stored, or not yet, are left out. */
+export async function summariesOf(
+  clickhouse: ClickHouse,
+  account: string,
+  eventIds: readonly string[],
+): Promise<Map<string, string>> {
+  const known = [...new Set(eventIds)].filter((id) => isId('event', id));
+  if (known.length === 0) return new Map();
+  const keys = await keysOf(clickhouse, account, known);
+  const ends = await payloadEndsOf(clickhouse, account, [...keys.values()]);
+  return new Map([...ends].map(([id, found]) => [id, summaryOf(found)]));
+}
+
+async function keysOf(
+  clickhouse: ClickHouse,
+  account: string,
+  eventIds: readonly string[],
+): Promise<Map<string, EventKey>> {
   const times = eventIds.map(timeOfId);
   const where = new QueryConditions(account)
     .and('id IN {ids:Array(String)}', { ids: eventIds })
@@ -39,11 +72,7 @@ export async function getEvents(
   const found = await clickhouse.query<EventKey>(`SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql}`, where.params, {
     settings: { preferred_optimize_projection_name: 'by_arrival' },
   });
-  const byId = new Map(found.map((key) => [key.id, key]));
-  const keys = eventIds.flatMap((id) => byId.get(id) ?? []);
-  const { rows, heads } = await rowsByKey(clickhouse, account, keys, how);
-  const events = await withFinalOutcomes(clickhouse, account, { rows, settle });
-  return { events, ids: heads < keys.length ? eventIds.indexOf(keys[heads]!.id) : eventIds.length };
+  return new Map(found.map((key) => [key.id, key]));
 }
 
 /** Null when the account's agent has no such event. `eventId` must be well formed (isId). */

@@ -1,8 +1,8 @@
 // Traces: events that share a trace_id, over all agents of an account. GET /v1/traces lists them, GET
-// /v1/traces/{id} shows one. The list is newest first by when a trace began, equal times by which arrived first;
-// totals are exact. A beginning moves only by an event that comes late and happened before it: behind a cursor
-// traces are listed as they were when the list began, so none is shown twice. A trace's events come in time order,
-// page by page.
+// /v1/traces/{id} shows one. The list is newest first by when a trace began, equal times by which arrived first, or by
+// another of its values (trace-order.ts); totals are exact. A beginning moves only by an event that comes late and
+// happened before it: behind a cursor traces are listed as they were when the list began, so none is shown twice. A
+// trace's events come in time order, page by page.
 
 import type { PayloadMode } from '../../schemas/closed-sets.ts';
 import type { Trace } from '../../schemas/event.ts';
@@ -19,8 +19,18 @@ import {
   valuesOf,
 } from './conditions.ts';
 import { BY_TIME } from './event-filter.ts';
-import { completeRows, type EventHead, type EventKey, type EventRow, HEAD_COLUMNS } from './event-rows.ts';
-import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.ts';
+import {
+  completeRows,
+  type EventHead,
+  type EventKey,
+  type EventRow,
+  HEAD_COLUMNS,
+  payloadEndsOf,
+  summaryOf,
+} from './event-rows.ts';
+import { outcomeFilter, type Settling, settleCounts, withFinalOutcomes } from './final-outcome.ts';
+import { arrivedBy, BEGAN, FIRST, MICROS, type TraceOrder, traceOrder } from './trace-order.ts';
+import { tracesWith } from './trace-search.ts';
 
 /** Events of a page of one trace; `event_count` says how many there are. */
 export const TRACE_EVENTS_MAX = 1_000;
@@ -30,7 +40,10 @@ type OfAgent = { onlyAgent?: string | undefined };
 export type TracePage = PageStart &
   Excluded &
   OfAgent &
+  TraceOrder &
   Settling & {
+    /** Words that occur in an event of the trace. */
+    q?: string | undefined;
     /** Traces in which this agent, or one of these, took part. */
     agentId?: AnyOf<string> | undefined;
     /** Epoch ms to the microsecond, inclusive; of the trace's beginning. */
@@ -48,58 +61,55 @@ type TraceRow = {
   agents: string[];
   /** null: no event says any. */
   tokens: number | null;
+  /** Key of the event that says what was asked. */
+  asked_agent: string;
+  asked_ms: number;
+  asked_id: string;
 };
 
-/** Epoch us. */
-const MICROS = 'toUnixTimestamp64Milli(timestamp) * 1000 + timestamp_micros';
-/**
- * An event's place in the order of time and arrival as one number, whose least is a trace's beginning: the time, and 24
- * of the id's characters. Tuples took three times as long to compare.
- */
-const FIRST = `bitOr(bitShiftLeft(toUInt256(${MICROS}), 192), reinterpretAsUInt256(reverse(substring(id, 5, 24))))`;
-const BEGAN = 'toInt64(bitShiftRight(first, 192))';
+type AskedColumn = 'asked_agent' | 'asked_ms' | 'asked_id';
+
+/** The first prompt; where there is none the first event. */
+const ASKED = `argMin((agent_id, toUnixTimestamp64Milli(timestamp), id), (type != 'prompt', ${FIRST}))`;
 const TRACE_COLUMNS = `trace_id, min(${MICROS}) / 1000 AS started_ms, max(${MICROS}) / 1000 AS ended_ms,
   count() AS event_count, sumMap([toString(type)], [toUInt64(1)]) AS type_map, sumMap([toString(outcome)], [toUInt64(1)]) AS outcome_map,
   arrayZip(type_map.1, type_map.2) AS types, arrayZip(outcome_map.1, outcome_map.2) AS outcome_counts,
-  arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(tokens_used) AS tokens`;
+  arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(tokens_used) AS tokens,
+  ${ASKED} AS asked_key, asked_key.1 AS asked_agent, asked_key.2 AS asked_ms, asked_key.3 AS asked_id`;
 
 export async function listTraces(clickhouse: ClickHouse, account: string, page: TracePage): Promise<Listed<Trace>> {
-  const { limit, offset, after, begunAt } = page;
-  const where = new QueryConditions(account)
-    .and("trace_id != ''")
-    .equal('agent_id', page.onlyAgent)
-    .exclude('agent_id', page.excludeAgents);
-  if (after !== undefined) {
-    if (begunAt !== undefined) where.and(`received_at <= ${instant('begun')}`, { begun: begunAt });
-    // A trace that began by then has an event of then. Whether an agent took part may have shown later.
-    if (page.agentId === undefined) where.and(`timestamp <= ${instant('after_at')}`);
-  }
-  const having = new QueryConditions(account);
-  if (page.from !== undefined) having.and(`${BEGAN} >= {from:Int64}`, { from: microsAt(page.from) });
-  if (page.to !== undefined) having.and(`${BEGAN} <= {to:Int64}`, { to: microsAt(page.to) });
-  if (page.agentId !== undefined)
-    having.and('countIf(agent_id IN {with:Array(String)}) > 0', { with: valuesOf(page.agentId) });
-  if (after !== undefined)
-    having.and('first < toUInt256OrZero({after_first:String})', {
-      after_first: after.id,
-      after_at: Math.floor(after.at),
-    });
+  const { limit, offset, after, sort, q, settle } = page;
+  const where = await eventsOf(clickhouse, account, page);
+  const having = groupsOf(account, page);
+  const blocked =
+    sort === 'blocked' ? await outcomeFilter(clickhouse, account, { outcomes: ['blocked'], settle }) : null;
+  const { value, by, ...ordered } = traceOrder(page, blocked?.whole ?? 'false');
+  const counts = having.sql;
+  if (after !== undefined) ordered.after(having, after);
   // The account in `having` is what Conditions insists on; grouping by it costs nothing.
-  const grouped = `SELECT trace_id, min(${FIRST}) AS first FROM events WHERE ${where.sql} GROUP BY account_id, trace_id HAVING ${having.sql}`;
+  const grouped = (columns: string, those: string) =>
+    `SELECT ${columns} FROM events WHERE ${where.sql} GROUP BY account_id, trace_id HAVING ${those}`;
   const params = { ...where.params, ...having.params };
-  const settings = { preferred_optimize_projection_name: BY_TIME };
+  // Few traces that were searched for are found by the filter of trace ids.
+  const settings =
+    q === undefined ? { preferred_optimize_projection_name: BY_TIME } : { optimize_use_projections: 0 as const };
   const [ids, counted] = await Promise.all([
-    clickhouse.query<{ trace_id: string; began_ms: number; place: string }>(
-      `SELECT trace_id, ${BEGAN} / 1000 AS began_ms, toString(first) AS place FROM (${grouped})
-       ORDER BY first DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+    clickhouse.query<{ trace_id: string; value: number; place: string }>(
+      `SELECT trace_id, value, toString(first) AS place
+       FROM (${grouped(`trace_id, min(${FIRST}) AS first, ${value} AS value`, having.sql)})
+       ORDER BY ${by} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
       { ...params, limit: limit + 1, offset },
       { settings },
     ),
     after === undefined
-      ? clickhouse.query<{ total: number }>(`SELECT count() AS total FROM (${grouped})`, params, { settings })
+      ? clickhouse.query<{ total: number }>(
+          `SELECT count() AS total FROM (${grouped(`trace_id, min(${FIRST}) AS first`, counts)})`,
+          params,
+          { settings },
+        )
       : undefined,
   ]);
-  const { rows, positions, next } = cut(ids, limit, (row) => ({ at: row.began_ms, id: row.place }));
+  const { rows, positions, next } = cut(ids, limit, (row) => ({ at: row.value, id: row.place }));
   const items = await describeTraces(clickhouse, account, {
     wanted: rows.map((row) => row.trace_id),
     onlyAgent: page.onlyAgent,
@@ -113,6 +123,32 @@ export async function listTraces(clickhouse: ClickHouse, account: string, page: 
     next,
     total: counted === undefined ? null : (counted[0]?.total ?? 0),
   };
+}
+
+/** The events that a list of traces is made of. */
+async function eventsOf(clickhouse: ClickHouse, account: string, page: TracePage): Promise<QueryConditions> {
+  const { after, begunAt, sort = 'started_at', order = 'desc', q } = page;
+  const isByTime = sort === 'started_at';
+  const where = new QueryConditions(account)
+    .and("trace_id != ''")
+    .equal('agent_id', page.onlyAgent)
+    .exclude('agent_id', page.excludeAgents);
+  if (begunAt !== undefined && (after !== undefined || !isByTime || q !== undefined)) arrivedBy(where, begunAt);
+  // A trace that began by then has an event of then. Whether an agent took part may have shown later.
+  if (after !== undefined && isByTime && order === 'desc' && page.agentId === undefined)
+    where.and(`timestamp <= ${instant('after_at')}`, { after_at: Math.floor(after.at) });
+  if (q !== undefined)
+    where.and('trace_id IN {found:Array(String)}', { found: await tracesWith(clickhouse, account, { ...page, q }) });
+  return where;
+}
+
+/** What holds for a trace as a whole. */
+function groupsOf(account: string, { from, to, agentId }: TracePage): QueryConditions {
+  const having = new QueryConditions(account);
+  if (from !== undefined) having.and(`${BEGAN} >= {from:Int64}`, { from: microsAt(from) });
+  if (to !== undefined) having.and(`${BEGAN} <= {to:Int64}`, { to: microsAt(to) });
+  if (agentId !== undefined) having.and('countIf(agent_id IN {with:Array(String)}) > 0', { with: valuesOf(agentId) });
+  return having;
 }
 
 function microsAt(at: number): number {
@@ -156,7 +192,8 @@ export async function getTrace(
   const summed = async () => {
     const trace = sumOf(traceId, heads);
     await settleCounts(clickhouse, account, { traces: [trace], onlyAgent, excludeAgents, settle });
-    return [trace];
+    const first = heads.find(({ type }) => type === 'prompt') ?? heads[0]!;
+    return withAsked(clickhouse, account, [{ trace, asked: first }]);
   };
   const [traces, { rows, heads: shown }] = await Promise.all([
     heads.length > 0 && next === null && after === undefined
@@ -174,7 +211,7 @@ export async function getTrace(
   };
 }
 
-function sumOf(traceId: string, heads: readonly TraceHead[]): Trace {
+function sumOf(traceId: string, heads: readonly TraceHead[]): Omit<Trace, 'asked'> {
   const times = heads.map((head) => head.timestamp_ms);
   const counted = (values: string[]) =>
     [...new Set(values)].sort().map((value): [string, number] => [value, values.filter((v) => v === value).length]);
@@ -208,13 +245,34 @@ async function describeTraces(
       settings: { optimize_use_projections: 0 },
     },
   );
-  const byId = new Map(rows.map((row) => [row.trace_id, traceOf(row)]));
-  const traces = wanted.flatMap((id) => byId.get(id) ?? []);
+  const byId = new Map(
+    rows.map(({ asked_agent: agent_id, asked_ms: timestamp_ms, asked_id: id, ...row }) => [
+      row.trace_id,
+      { trace: traceOf(row), asked: { agent_id, timestamp_ms, id } },
+    ]),
+  );
+  const described = wanted.flatMap((id) => byId.get(id) ?? []);
+  const traces = described.map(({ trace }) => trace);
   await settleCounts(clickhouse, account, { traces, onlyAgent, excludeAgents, settle });
-  return traces;
+  return withAsked(clickhouse, account, described);
 }
 
-function traceOf(row: TraceRow): Trace {
+/** `asked`: the event that says it. */
+type Described = { trace: Omit<Trace, 'asked'>; asked: EventKey };
+
+async function withAsked(clickhouse: ClickHouse, account: string, described: readonly Described[]): Promise<Trace[]> {
+  const ends = await payloadEndsOf(
+    clickhouse,
+    account,
+    described.map(({ asked }) => asked),
+  );
+  return described.map(({ trace, asked }) => {
+    const found = ends.get(asked.id);
+    return { ...trace, asked: found === undefined ? '' : summaryOf({ ...found, type: 'prompt' }) };
+  });
+}
+
+function traceOf(row: Omit<TraceRow, AskedColumn>): Omit<Trace, 'asked'> {
   return {
     trace_id: row.trace_id,
     started_at: exactIsoTime(row.started_ms),

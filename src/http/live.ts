@@ -16,7 +16,7 @@ import {
   newestRevision,
 } from '../../clickhouse/queries/arrivals.ts';
 import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
-import { renderEvent } from '../../clickhouse/queries/event-rows.ts';
+import { renderListed } from '../../clickhouse/queries/event-rows.ts';
 import type { PayloadMode } from '../../schemas/closed-sets.ts';
 import type { Position } from '../../schemas/paging.ts';
 import { LIVE_EVERY_MS, LIVE_ROWS_MAX } from '../common/limits.ts';
@@ -232,7 +232,7 @@ class Feed {
     let position = from;
     for (const { row, at } of events.rows) {
       position = { ...position, events: at };
-      updates.push({ topic: 'events', text: renderEvent(row), position });
+      updates.push({ topic: 'events', text: renderListed(row), position });
     }
     if (events.skipped > 0)
       updates.push({ topic: 'events', skipped: events.skipped, position: { ...position, events: to.events } });

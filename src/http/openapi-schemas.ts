@@ -7,10 +7,10 @@ import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
 import { AccountInForce, AccountPatch } from '../../schemas/account.ts';
 import { Agent, AgentActivity, AgentCreate, AgentPatch, ListedAgent } from '../../schemas/agent.ts';
 import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
-import { Anomaly, AnomalySeries, SeriesPoint } from '../../schemas/anomaly.ts';
+import { Anomaly, AnomalySeries, ListedAnomaly, SeriesPoint } from '../../schemas/anomaly.ts';
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
 import { Approval, ApprovalDecision, ListedApproval } from '../../schemas/approval.ts';
-import { AuditLog, AuditLogPage } from '../../schemas/audit-log.ts';
+import { AuditLog, AuditLogPage, ListedAuditLog } from '../../schemas/audit-log.ts';
 import {
   AuditChainHead,
   AuditCheckpoint,
@@ -298,10 +298,12 @@ const NAMED: Record<string, Named> = {
   ListedApproval: of('An approval in a list, with its event if that was asked for.', ListedApproval),
   ApprovalPage: of('A page of approvals.', page(ListedApproval)),
   Anomaly: of('Unusual behaviour of an agent.', Anomaly),
-  AnomalyPage: of('A page of anomalies.', page(Anomaly)),
+  ListedAnomaly: of('An anomaly in a list, with what its event says if that was asked for.', ListedAnomaly),
+  AnomalyPage: of('A page of anomalies.', page(ListedAnomaly)),
   SeriesPoint: of('A completion, or a window of time.', SeriesPoint),
   AnomalySeries: of('What was seen around an anomaly.', AnomalySeries),
   AuditLog: of('An entry of the audit log.', AuditLog),
+  ListedAuditLog: of('An entry in a list, with what its event says if that was asked for.', ListedAuditLog),
   AuditLogPage: of('A page of the audit log. The one list that is called `logs`.', AuditLogPage),
   AuditVerification: of('What a verification of the audit chain found.', AuditVerification),
   AuditCheckpoint: of('Where the audit chains of an account stood, signed.', AuditCheckpoint),

@@ -11,7 +11,7 @@ import { listAuditLogs } from '../../clickhouse/queries/list-audit-logs.ts';
 import { listDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
-import { OUTCOMES } from '../../schemas/closed-sets.ts';
+import { ORDERS, OUTCOMES, TRACE_SORTS } from '../../schemas/closed-sets.ts';
 
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import { mintId } from '../../src/common/ids.ts';
@@ -48,6 +48,8 @@ async function insertEvents(count: number, receivedAt: number, more: (i: number)
       timestamp_micros: [0, 0, 1, 456, 999][pick(5)]!,
       trace_id: `trace-${pick(9)}`,
       payload: JSON.stringify({ text: pick(2) === 0 ? 'alpha' : 'beta', n: i }),
+      type: pick(4) === 0 ? 'error' : 'custom',
+      tokens_used: pick(4) === 0 ? null : pick(3),
       outcome,
       reason: outcome === 'allowed' ? '' : 'policy',
       ...more(i),
@@ -136,6 +138,19 @@ const LISTS: Record<string, List> = {
   },
   'traces of an agent': async (page) => {
     const { items, ...rest } = await listTraces(clickhouse, account, { ...page, agentId: agents[1] });
+    return { ...rest, items: items.map((trace) => trace.trace_id) };
+  },
+  ...Object.fromEntries(
+    TRACE_SORTS.flatMap((sort) => ORDERS.map((order) => ({ sort, order }))).map(({ sort, order }) => [
+      `traces by ${sort}, ${order}`,
+      async (page: PageStart) => {
+        const { items, ...rest } = await listTraces(clickhouse, account, { ...page, sort, order });
+        return { ...rest, items: items.map((trace) => trace.trace_id) };
+      },
+    ]),
+  ),
+  'traces with a word': async (page) => {
+    const { items, ...rest } = await listTraces(clickhouse, account, { ...page, q: 'alpha', sort: 'events' });
     return { ...rest, items: items.map((trace) => trace.trace_id) };
   },
   'one trace': async (page) => {

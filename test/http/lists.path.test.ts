@@ -300,7 +300,9 @@ t.test('approvals are listed with the events that they are about', async (t) => 
   t.ok(json.items.length > 0);
   for (const { event, event_id: id, agent_id: agent, outcome } of json.items) {
     t.match(event, { id, agent_id: agent, policy_result: { outcome } });
-    t.same(event, (await api.get(`/v1/agents/${agent}/events/${id}`)).json, 'as it is by itself');
+    const { summary, ...whole } = event;
+    t.match(summary, /^ask\(n: \d\)$/);
+    t.same(whole, (await api.get(`/v1/agents/${agent}/events/${id}`)).json, 'as it is by itself');
   }
   const light = (await api.get('/v1/approvals?expand=event&payload=none&limit=1')).json.items[0];
   t.same(
@@ -309,4 +311,57 @@ t.test('approvals are listed with the events that they are about', async (t) => 
   );
   t.notOk('event' in (await api.get('/v1/approvals?limit=1')).json.items[0]);
   t.equal((await api.get('/v1/approvals?expand=agent')).status, 400);
+});
+
+t.test('a row of a list says in a sentence what it is about, however much of the payload comes with it', async (t) => {
+  const text = `Where is "it"? ${'x'.repeat(6_000)}`;
+  const traced = { trace_id: 'says', timestamp: '2026-01-02T00:00:00Z' };
+  await send([
+    { ...traced, type: 'prompt', payload: { model: 'm-1', messages: [{ role: 'user', content: text }] } },
+    { ...traced, type: 'tool_call', payload: { tool: 'pay', arguments: { amount: 1 }, tokens_used: 7 } },
+    { ...traced, type: 'error', payload: { error: { type: 'timeout', message: 'after 30 s' } } },
+  ]);
+  const [asked, called, failed] = [/^Where is "it"\? x+…$/, /^pay\(amount: 1\)$/, /^timeout: after 30 s$/];
+  type Row = { summary: string; model?: string; tokens_used?: number };
+  for (const payload of ['full', 'preview', 'none']) {
+    const { items } = (await api.get(`/v1/events?trace_id=says&order=asc&payload=${payload}`)).json as { items: Row[] };
+    t.match(items, [{ summary: asked, model: 'm-1' }, { summary: called, tokens_used: 7 }, { summary: failed }]);
+    t.notOk('model' in items[1]! || 'tokens_used' in items[0]!, 'left out where there is none');
+    const { events } = (await api.get(`/v1/traces/says?payload=${payload}`)).json as { events: Row[] };
+    t.same(
+      events.map(({ summary }) => summary),
+      items.map(({ summary }) => summary),
+      `of a trace, ${payload}`,
+    );
+  }
+  const csv = await api.get('/v1/events/export?format=csv&trace_id=says&payload=none&order=asc');
+  t.match(csv.text, /summary\r\n/);
+  t.match(csv.text, /pay\(amount: 1\)\r\n/);
+  t.match((await api.get('/v1/traces?q=%22after%2030%20s%22')).json, {
+    total: 1,
+    items: [{ trace_id: 'says', asked }],
+  });
+  const first = (await api.get('/v1/traces?sort=tokens&limit=1')).json;
+  t.match(first.items, [{ trace_id: 'says' }]);
+  t.equal((await api.get(`/v1/traces?sort=events&limit=1&cursor=${first.next_cursor}`)).status, 400, 'another order');
+  const waiting = (await api.get('/v1/approvals?status=pending&expand=event&payload=none')).json.items;
+  t.match(
+    waiting,
+    Array.from({ length: 5 }, () => ({ event: { summary: /^ask\(n: \d\)$/ } })),
+  );
+});
+
+t.test('anomalies and entries of the audit log say what their event says, where they are asked to', async (t) => {
+  const plain = (await api.get(`/v1/anomalies?policy_id=${policy}`)).json.items;
+  t.ok(plain.length > 0 && plain.every((one: object) => !('summary' in one)));
+  const anomalies = (await api.get(`/v1/anomalies?policy_id=${policy}&expand=summary`)).json.items;
+  t.ok(
+    anomalies.every(({ summary }: { summary: string }) => summary.startsWith('pay(')),
+    'each of the call that was blocked',
+  );
+  const blocked = (await api.get('/v1/audit-logs?action=event.blocked&expand=summary')).json.logs;
+  const said = blocked.map(({ summary }: { summary: unknown }) => summary);
+  t.ok(said.includes('pay(n: 0)') && said.every((one: unknown) => typeof one === 'string'), `${said}`);
+  const registered = (await api.get('/v1/audit-logs?action=agent.registered&expand=summary')).json.logs;
+  t.ok(registered.length > 0 && registered.every(({ summary }: { summary: null }) => summary === null));
 });

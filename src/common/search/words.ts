@@ -126,7 +126,8 @@ export function wordsBeside(text: string, words: readonly string[]): string[] {
   return [...new Set(wordsOf(apart))].filter((word) => !known.has(word));
 }
 
-function withoutControls(text: string): string {
+/** Without what colours a terminal or moves its cursor. */
+export function withoutControls(text: string): string {
   return text.includes('\x1b') || text.includes('\x9b')
     ? text.replace(COLOURS, '').replace(CONTROL_SEQUENCE, ' ')
     : text;

@@ -2,7 +2,7 @@
 
 import { anomalySeries } from '../../../clickhouse/queries/anomaly-series.ts';
 import { getAnomaly, listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';
-import { Anomaly, AnomalySeries } from '../../../schemas/anomaly.ts';
+import { Anomaly, AnomalySeries, ListedAnomaly } from '../../../schemas/anomaly.ts';
 import { ANOMALY_KINDS, SEVERITIES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
@@ -12,6 +12,7 @@ import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
 import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, onlyOne, page } from '../reply.ts';
 import { type Call, type Owned, type Parts, type Route, route } from '../route.ts';
+import { expandSummary, withSummaries } from './expand-summary.ts';
 
 /** Events in a window of ten seconds, of which fewer are no spike (docs/anomalies.md). */
 const VOLUME_LEAST = 50;
@@ -30,26 +31,29 @@ const anomalyFilters = {
   to: time('Anomalies at or before this time'),
 };
 
+const eventOf = ({ event_id: id }: Anomaly) => id;
+
 export const anomalyRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/anomalies',
     needs: 'read',
     bound: 'query',
-    query: { ...paging(RECORD_PAGE), ...anomalyFilters },
+    query: { ...paging(RECORD_PAGE), ...anomalyFilters, expand: expandSummary },
     operation: {
       id: 'listAnomalies',
       tag: 'Anomalies',
       summary: 'List anomalies',
       description: 'Newest first. Nothing has to be configured for them.',
-      answers: { 200: { description: 'Anomalies, newest first', schema: pageSchema(Anomaly) } },
+      answers: { 200: { description: 'Anomalies, newest first', schema: pageSchema(ListedAnomaly) } },
       canBeIncomplete: true,
     },
     async handle(call, parts) {
       const asked = openPage(call, 'anomalies');
       const { complete, read } = await anomaliesOf(call, parts);
-      const listed = await ask(() => read(asked));
-      return markIncomplete(page(asked, listed), await complete);
+      const { items, ...listed } = await ask(() => read(asked));
+      const shown = call.query.expand === undefined ? items : await withSummaries(call, parts, items, eventOf);
+      return markIncomplete(page(asked, { ...listed, items: shown }), await complete);
     },
   }),
   route({

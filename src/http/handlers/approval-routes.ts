@@ -5,7 +5,7 @@
 // such approval: then the 404 of a read says that it may be incomplete, and a decision is refused with 503, since
 // it must not look void.
 
-import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
+import { renderListed } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvents } from '../../../clickhouse/queries/get-event.ts';
 import { listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
 import { Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
@@ -70,7 +70,7 @@ export const approvalRoutes: Route[] = [
       const ids = listed.items.map(({ event_id: id }) => id);
       const how = { payload: call.query.payload, settle: decisions.settle, signal: call.client.signal };
       const { events, ids: count } = await ask(() => getEvents(clickhouse, account, ids, how));
-      const texts = new Map(events.map((event) => [event.id, renderEvent(event)]));
+      const texts = new Map(events.map((event) => [event.id, renderListed(event)]));
       const { items, ...shown } = shortened(listed, count);
       const whole = items.map(
         (approval) => `${JSON.stringify(approval).slice(0, -1)},"event":${texts.get(approval.event_id) ?? 'null'}}`,

@@ -25,6 +25,7 @@ import {
 } from '../query.ts';
 import { allComplete, ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
 import { type Call, jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
+import { expandSummary, withSummaries } from './expand-summary.ts';
 
 /** An answer that takes longer looks like none. */
 const VERIFY_MS_MAX = 8_000;
@@ -43,13 +44,15 @@ const auditFilters = {
   order: oneOf('By `created_at`: newest first (desc, the default) or oldest first', ORDERS),
 };
 
+const eventOf = ({ resource_type: kind, resource_id: id }: AuditLog) => (kind === 'event' ? id : null);
+
 export const auditLogRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/audit-logs',
     needs: 'read',
     bound: 'handler',
-    query: { ...paging(RECORD_PAGE), ...auditFilters },
+    query: { ...paging(RECORD_PAGE), ...auditFilters, expand: expandSummary },
     operation: {
       id: 'listAuditLogs',
       tag: 'Audit log',
@@ -61,8 +64,9 @@ export const auditLogRoutes: Route[] = [
     async handle(call, parts) {
       const asked = openPage(call, 'audit-logs');
       const { complete, read } = await entriesOf(call, parts);
-      const listed = await ask(() => read(asked));
-      return markIncomplete(page(asked, listed, 'logs'), await complete);
+      const { items, ...listed } = await ask(() => read(asked));
+      const shown = call.query.expand === undefined ? items : await withSummaries(call, parts, items, eventOf);
+      return markIncomplete(page(asked, { ...listed, items: shown }, 'logs'), await complete);
     },
   }),
   route({

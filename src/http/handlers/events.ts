@@ -3,7 +3,7 @@
 // began.
 
 import Type from 'typebox';
-import { type EventRow, renderEvent } from '../../../clickhouse/queries/event-rows.ts';
+import { type EventRow, renderEvent, renderListed, summaryOf } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../../clickhouse/queries/get-event.ts';
 import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
 import { ORDERS } from '../../../schemas/closed-sets.ts';
@@ -178,7 +178,7 @@ export const eventRoutes: Route[] = [
       const { order, payload, agent_id: agentId } = query;
       const page = { ...filterOf(query), order, payload, agentId, settle };
       return exported<EventRow>(call, parts, {
-        ...{ list: 'events', name: 'events', text: renderEvent, columns: EVENT_COLUMNS, cells: cellsOfEvent },
+        ...{ list: 'events', name: 'events', text: renderListed, columns: EVENT_COLUMNS, cells: cellsOfEvent },
         complete: barrier.waitForEvents(account, onlyOne(agentId)),
         // Asked for each page: an agent may be deleted while its account is exported.
         read: async (start, signal) => {
@@ -193,7 +193,7 @@ export const eventRoutes: Route[] = [
 
 const EVENT_COLUMNS = [
   ...['id', 'agent_id', 'type', 'timestamp', 'received_at', 'trace_id', 'outcome', 'reason', 'policy_id'],
-  ...['approval_id', 'matches', 'payload', 'payload_bytes'],
+  ...['approval_id', 'matches', 'payload', 'payload_bytes', 'summary'],
 ];
 
 function cellsOfEvent(row: EventRow): Cell[] {
@@ -204,6 +204,7 @@ function cellsOfEvent(row: EventRow): Cell[] {
     result === undefined || result.matches.length === 0 ? '' : JSON.stringify(result.matches),
     row.payload_preview ?? row.payload,
     row.payload_bytes,
+    summaryOf(row),
   ];
 }
 
@@ -232,6 +233,6 @@ async function answerList(
   const { items, ...listed } = await ask(() =>
     listEvents(parts.clickhouse, call.account, { ...page, ...asked, settle, signal }),
   );
-  const reply = textPage(asked, { ...listed, items: items.map(renderEvent) });
+  const reply = textPage(asked, { ...listed, items: items.map(renderListed) });
   return markIncomplete(reply, complete && decisions.complete);
 }
