@@ -3,7 +3,7 @@
 import type { Static } from 'typebox';
 import type { ListedAgent } from '../../schemas/agent.ts';
 import type { AlertCreated } from '../../schemas/alert.ts';
-import type { AnomalySeries } from '../../schemas/anomaly.ts';
+import type { ListedAnomaly as AnomalyInList, AnomalySeries } from '../../schemas/anomaly.ts';
 import type { ListedApproval } from '../../schemas/approval.ts';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
@@ -34,7 +34,9 @@ type Raw<T> = Omit<T, 'payload'> & { payload: RawJson };
 /** With its payload as text, token by token as it was sent. */
 export type WholeEvent = Raw<Static<typeof Event>>;
 export type EventRow = Omit<Static<typeof ListedEvent>, 'payload'>;
-export type ApprovalRow = Omit<Static<typeof ListedApproval>, 'event'> & { event?: WholeEvent | null };
+export type ApprovalRow = Omit<Static<typeof ListedApproval>, 'event'> & {
+  event?: (WholeEvent & { summary: string }) | null;
+};
 export type TraceOfEvents = Omit<Static<typeof TraceWithEvents>, 'events'> & { events: EventRow[] };
 export type Agent = Static<typeof ListedAgent>;
 export type Series = Static<typeof AnomalySeries>;
@@ -48,6 +50,8 @@ export type BrowserSession = Static<typeof ListedSession>;
 export type { AuditLog };
 /** With its details as text. */
 export type AuditEntry = Omit<AuditLog, 'details'> & { details: RawJson };
+export type ListedEntry = AuditEntry & { summary?: string | null };
+export type ListedAnomaly = Static<typeof AnomalyInList>;
 /** With its conditions as text, number by number as they were written (core/policies.ts). */
 export type WholePolicy = Omit<Policy, 'conditions'> & { conditions: RawJson };
 export type PolicyRevision = Omit<RevisionOfPolicy, 'policy' | 'differences'> & {

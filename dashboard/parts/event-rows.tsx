@@ -1,7 +1,8 @@
-// Rows of events, as lists of events and traces show them: one height, nothing that reaches for the payload.
-import { readablePreview } from '../core/tokens.ts';
+// Rows of events: when, what kind, what became of it, and what it says in a sentence that the service makes of the
+// payload. One height; nothing here reaches for the payload.
 import type { EventRow } from '../core/types.ts';
 import { Outcome, Time } from './buttons.tsx';
+import { type Column, ListLine } from './columns.tsx';
 import { Cut } from './literal.tsx';
 import { NARROW_ROW_PX, narrow } from './side.tsx';
 
@@ -9,20 +10,50 @@ export function eventRowPx(): number {
   return narrow.value ? NARROW_ROW_PX : 34;
 }
 
-export type EventLineProps = { event: EventRow; href: string; agentName: string; isOpen: boolean };
+export type EventLineProps = { event: EventRow; href: string; isOpen: boolean; columns: readonly Column<EventRow>[] };
+
+/** `nameOf`: of an agent, by its id. */
+export function eventColumns(nameOf: (id: string) => string): Column<EventRow>[] {
+  return [
+    {
+      ...{ name: 'agent', label: 'Agent', width: 'minmax(90px, 1fr)', isUsual: true },
+      cell: (event) => <Cut text={nameOf(event.agent_id)} />,
+    },
+    {
+      ...{ name: 'model', label: 'Model', width: 'minmax(0, 1fr)' },
+      cell: (event) => event.model !== undefined && <Cut text={event.model} />,
+    },
+    {
+      ...{ name: 'tokens', label: 'Tokens', width: '100px' },
+      cell: (event) => event.tokens_used !== undefined && `${event.tokens_used.toLocaleString('en')} tokens`,
+    },
+    {
+      ...{ name: 'trace', label: 'Trace', width: 'minmax(0, 1fr)' },
+      cell: (event) => event.trace_id !== undefined && <Cut text={event.trace_id} />,
+    },
+  ];
+}
 
 /** A blocked one carries a yellow flag. */
-export function EventLine({ event, href, agentName, isOpen }: EventLineProps) {
-  const { policy_result: result } = event;
+export function EventLine({ event, href, isOpen, columns }: EventLineProps) {
+  const { outcome } = event.policy_result;
   return (
-    <a class={`event-line ${isOpen ? 'open' : ''}`} href={href} aria-current={isOpen ? 'true' : undefined}>
-      <span class="flag">{result.outcome === 'blocked' && <Flag />}</span>
-      <Time at={event.timestamp} millis />
-      <span class="type">{event.type}</span>
-      <Cut text={agentName} />
-      <Outcome outcome={result.outcome} />
-      <Cut preview text={readablePreview(event.payload_preview ?? '')} />
-    </a>
+    <ListLine
+      row={event}
+      href={href}
+      isOpen={isOpen}
+      columns={columns}
+      leadWidths="16px 184px 86px 70px"
+      lead={
+        <>
+          <span class="flag">{outcome === 'blocked' && <Flag />}</span>
+          <Time at={event.timestamp} millis />
+          <span class="type">{event.type}</span>
+          <Outcome outcome={outcome} />
+        </>
+      }
+      said={<Cut text={event.summary} />}
+    />
   );
 }
 

@@ -6,8 +6,9 @@ import { useLive } from '../core/live.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
-import type { Anomaly, Series } from '../core/types.ts';
+import type { ListedAnomaly, Series } from '../core/types.ts';
 import { CopyButton, EventLink, LiveButton, Severity, Time } from '../parts/buttons.tsx';
+import { type Column, ListLine } from '../parts/columns.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { useKeys } from '../parts/keys.ts';
@@ -21,13 +22,28 @@ import { VirtualRows } from '../parts/virtual-rows.tsx';
 /** Half of the stretch of events that is linked to around an anomaly. */
 const AROUND_MS = 300_000;
 
+const COLUMNS: readonly Column<ListedAnomaly>[] = [
+  {
+    ...{ name: 'event', label: 'Event', width: 'minmax(0, 3fr)' },
+    cell: ({ summary = '' }) => summary !== null && summary !== '' && <Cut text={summary} />,
+  },
+  {
+    ...{ name: 'agent', label: 'Agent', width: 'minmax(0, 1fr)' },
+    cell: ({ agent_id: id }) => (
+      <span class="cut">
+        <AgentName id={id} />
+      </span>
+    ),
+  },
+];
+
 export function Anomalies() {
   const { params } = place.value;
   const filters = Object.fromEntries(
     ['kind', 'severity', 'agent_id', 'policy_id'].map((name) => [name, params.getAll(name)]),
   );
   const asked = query({ ...filters, ...rangeOf(params) });
-  const list = useList<Anomaly>(`v1/anomalies${asked}`);
+  const list = useList<ListedAnomaly>(`v1/anomalies${query({ ...filters, ...rangeOf(params), expand: 'summary' })}`);
   const isAway = useLive(params.has('live') ? 'topics=anomalies' : undefined, {
     onRow: () => changed('v1/anomalies'),
     onGap: () => changed('v1/anomalies'),
@@ -88,19 +104,21 @@ export function Anomalies() {
               const next = new URLSearchParams(params);
               next.set('id', anomaly.id);
               return (
-                <a
-                  class={`anomaly-line ${index === open ? 'open' : ''}`}
+                <ListLine
+                  row={anomaly}
                   href={hrefOf('anomalies', next)}
-                  aria-current={index === open ? 'true' : undefined}
-                >
-                  <Time at={anomaly.timestamp} />
-                  <Severity severity={anomaly.severity} />
-                  <span class="type">{anomaly.kind}</span>
-                  <span class="cut">
-                    <AgentName id={anomaly.agent_id} />
-                  </span>
-                  <Cut text={anomaly.message} />
-                </a>
+                  isOpen={index === open}
+                  leadWidths="150px 70px 110px"
+                  lead={
+                    <>
+                      <Time at={anomaly.timestamp} />
+                      <Severity severity={anomaly.severity} />
+                      <span class="type">{anomaly.kind}</span>
+                    </>
+                  }
+                  said={<Cut text={anomaly.message} />}
+                  columns={COLUMNS}
+                />
               );
             }}
           />

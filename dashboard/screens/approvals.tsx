@@ -21,6 +21,7 @@ import { Actor, AgentName } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { placesOf, Why } from '../parts/why.tsx';
+import '../styles/lists.css';
 
 type Choice = 'approve' | 'deny';
 
@@ -142,6 +143,11 @@ function Line({ approval, isOpen }: { approval: ApprovalRow; isOpen: boolean }) 
           <AgentName id={approval.agent_id} />
         </strong>{' '}
         <Literal text={approval.policy_name} />
+        {(approval.event?.summary ?? '') !== '' && (
+          <span class="said">
+            <Literal text={approval.event!.summary} />
+          </span>
+        )}
         <div class="quiet">
           {approval.status === 'pending' ? (
             <>

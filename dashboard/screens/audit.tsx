@@ -6,8 +6,9 @@ import { AUDIT_TEXTS } from '../core/json.ts';
 import { useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
-import type { AuditEntry, Verification } from '../core/types.ts';
+import type { AuditEntry, ListedEntry, Verification } from '../core/types.ts';
 import { CopyButton, Time } from '../parts/buttons.tsx';
+import { type Column, ListLine } from '../parts/columns.tsx';
 import { Dialog, Field } from '../parts/dialog.tsx';
 import { ExportMenu, FileLink } from '../parts/export.tsx';
 import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
@@ -19,6 +20,17 @@ import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 const NAMES = ['action', 'actor', 'resource_type', 'resource_id'];
+
+const COLUMNS: readonly Column<ListedEntry>[] = [
+  {
+    ...{ name: 'actor', label: 'By', width: 'minmax(0, 2fr)' },
+    cell: ({ actor }) => (
+      <span class="cut">
+        <Actor actor={actor} />
+      </span>
+    ),
+  },
+];
 
 export function Audit() {
   const { params } = place.value;
@@ -32,7 +44,10 @@ export function Audit() {
     ...rangeOf(params),
     submissions: all ? undefined : false,
   });
-  const list = useList<AuditEntry>(`v1/audit-logs${asked}`, { name: 'logs', kept: AUDIT_TEXTS });
+  const list = useList<ListedEntry>(`v1/audit-logs${asked === '' ? '?' : `${asked}&`}expand=summary`, {
+    name: 'logs',
+    kept: AUDIT_TEXTS,
+  });
   const id = params.get('id');
   const named = list.items.find((entry) => entry.id === id);
   // A link may name one that is far down the list, or that the filters leave out.
@@ -93,18 +108,20 @@ export function Audit() {
               const next = new URLSearchParams(params);
               next.set('id', entry.id);
               return (
-                <a
-                  class={`audit-line ${entry === named ? 'open' : ''}`}
+                <ListLine
+                  row={entry}
                   href={hrefOf('audit', next)}
-                  aria-current={entry === named ? 'true' : undefined}
-                >
-                  <Time at={entry.created_at} millis />
-                  <span>{entry.action}</span>
-                  <span class="cut">
-                    <Actor actor={entry.actor} />
-                  </span>
-                  <Cut text={entry.resource_id} />
-                </a>
+                  isOpen={entry === named}
+                  leadWidths="184px 140px"
+                  lead={
+                    <>
+                      <Time at={entry.created_at} millis />
+                      <span>{entry.action}</span>
+                    </>
+                  }
+                  said={<Cut text={entry.summary || entry.resource_id} />}
+                  columns={COLUMNS}
+                />
               );
             }}
           />

@@ -11,7 +11,8 @@ import { rangeOf, zone, zoneName } from '../core/time.ts';
 import type { EventFacets, EventHistogram, EventRow } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton, LiveButton } from '../parts/buttons.tsx';
-import { EventLine, eventRowPx } from '../parts/event-rows.tsx';
+import { ColumnMenu, chosenColumns } from '../parts/columns.tsx';
+import { EventLine, eventColumns, eventRowPx } from '../parts/event-rows.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { type FilterSpec, Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
@@ -46,7 +47,7 @@ export function filtersOf(params: URLSearchParams): Record<string, string | stri
 }
 
 function listOf(params: URLSearchParams): string {
-  return `v1/events${query({ ...filtersOf(params), ...rangeOf(params), payload: 'preview' })}`;
+  return `v1/events${query({ ...filtersOf(params), ...rangeOf(params), payload: 'none' })}`;
 }
 
 /** Where this screen is opened first, its rows are asked for before it is drawn. */
@@ -74,6 +75,8 @@ export function Events() {
     'agents',
     rows.map((row) => row.agent_id),
   );
+  const columns = eventColumns(nameOf);
+  const shown = chosenColumns(columns);
   const open = rows.findIndex(({ id }) => id === params.get('id'));
   const show = (index: number) => {
     const row = rows[index];
@@ -97,7 +100,10 @@ export function Events() {
           <ExportMenu path={`v1/events/export${filter}`} name="events" />
           <CopyButton text={shareUrl} label="Share" />
         </header>
-        <Filters specs={specsOf(facets.value)} chipsFor={MORE} />
+        <div class="bar">
+          <Filters specs={specsOf(facets.value)} chipsFor={MORE} />
+          <ColumnMenu columns={columns} />
+        </div>
         <label class="by">
           Told apart by{' '}
           <select
@@ -140,14 +146,7 @@ export function Events() {
               const next = new URLSearchParams(params);
               next.set('id', event.id);
               next.set('of', event.agent_id);
-              return (
-                <EventLine
-                  event={event}
-                  href={hrefOf('events', next)}
-                  agentName={nameOf(event.agent_id)}
-                  isOpen={index === open}
-                />
-              );
+              return <EventLine event={event} href={hrefOf('events', next)} isOpen={index === open} columns={shown} />;
             }}
           />
         </Reading>
@@ -188,7 +187,7 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
     void client.invalidateQueries({ predicate: ({ queryKey }) => String(queryKey[1] ?? '').startsWith('v1/events') });
   };
   const isAway = useLive(
-    isLive ? `topics=events&payload=preview${filter === '' ? '' : `&${filter.slice(1)}`}` : undefined,
+    isLive ? `topics=events&payload=none${filter === '' ? '' : `&${filter.slice(1)}`}` : undefined,
     {
       onRow: (_topic, row) => {
         const event = row as EventRow;

@@ -5,7 +5,6 @@ import { useMemo } from 'preact/hooks';
 import { type List, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { spanText } from '../core/time.ts';
-import { readablePreview } from '../core/tokens.ts';
 import type { EventRow, Trace as TraceOf } from '../core/types.ts';
 import { CopyButton, Outcome, Time } from '../parts/buttons.tsx';
 import { EventView } from '../parts/event-view.tsx';
@@ -129,7 +128,7 @@ function Sequence({ list, open }: { list: List<EventRow>; open: number }) {
               {pair === undefined ? '' : pair < index ? `↑ result of ${pair + 1}` : `↓ result in ${pair + 1}`}
             </span>
             <Outcome outcome={event.policy_result.outcome} />
-            <Cut preview text={`${index + 1}. ${readablePreview(event.payload_preview ?? '')}`} />
+            <Cut text={`${index + 1}. ${event.summary}`} />
           </a>
         );
       }}
