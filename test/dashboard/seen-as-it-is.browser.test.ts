@@ -201,7 +201,7 @@ async function seenAsItIs(): Promise<void> {
     await signIn(page, service);
     await page
       .getByRole('region', { name: 'Events, newest first' })
-      .getByText(/请查询订单.*Müller/)
+      .getByText(/Müller.*请查询订单/)
       .waitFor();
     await openEvent(page, id);
     const lines = async () => (await payloadOf(page).locator('code').allInnerTexts()).join('\n');
