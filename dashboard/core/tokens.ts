@@ -193,7 +193,8 @@ export function readableShort(value: string): string {
   return value[0] === '"' ? `"${readable(value)}"` : readable(value);
 }
 
-function isDocument(text: string): boolean {
+/** Is it JSON of an object or a list, short enough to be looked into? */
+export function isDocument(text: string): boolean {
   if (text.length > INNER_CHARACTERS_MAX || !/^\s*[{[]/.test(text)) return false;
   try {
     JSON.parse(text);
