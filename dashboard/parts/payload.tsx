@@ -7,6 +7,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { place, setParams } from '../core/router.ts';
 import { KIND, type Layout, type Line, layOut, lineAt, lineOf, meaningOf, readable } from '../core/tokens.ts';
 import workerUrl from '../core/tokens-worker.ts?worker&url';
+import { startWorker } from '../core/worker.ts';
 import { CopyButton } from './buttons.tsx';
 import { Literal } from './literal.tsx';
 import { VirtualRows } from './virtual-rows.tsx';
@@ -215,7 +216,7 @@ function useLines(text: string, words: string): { layout: Layout | undefined; fo
   const worker = useRef<Worker>(undefined);
   const ask = (question?: { words: string }) => {
     if (worker.current === undefined) {
-      worker.current = startWorker();
+      worker.current = startWorker(workerUrl);
       worker.current.onmessage = ({ data }: MessageEvent<Answer>) => {
         if ('found' in data) setFound({ words: data.words, lines: data.found });
         else if (small === undefined) setLarge({ text, ...data });
@@ -232,18 +233,4 @@ function useLines(text: string, words: string): { layout: Layout | undefined; fo
     if (words !== '') ask({ words });
   }, [words]);
   return { layout: small ?? large, found: words === '' ? [] : found.words === words ? found.lines : undefined };
-}
-
-type Policies = {
-  createPolicy(name: string, rules: { createScriptURL(url: string): string }): { createScriptURL(url: string): string };
-};
-
-let scripts: { createScriptURL(url: string): string } | undefined;
-
-/** The page demands trusted types: the one script that it starts by address is named here. */
-function startWorker(): Worker {
-  const { trustedTypes } = globalThis as { trustedTypes?: Policies };
-  scripts ??= trustedTypes?.createPolicy('gatehouse-worker', { createScriptURL: (url) => url });
-  const url = new URL(workerUrl, location.href).href;
-  return new Worker(scripts === undefined ? url : scripts.createScriptURL(url), { type: 'module' });
 }

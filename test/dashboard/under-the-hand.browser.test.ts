@@ -530,7 +530,7 @@ async function underTheHand(): Promise<void> {
     await api.get('/v1/events?limit=1');
     const { page } = await open();
     await signIn(page, service);
-    await go(page, 'trace?id=steps');
+    await go(page, 'trace?id=steps&view=list');
     const steps = page.getByRole('region', { name: 'Events of the trace, in order' });
     await steps.getByRole('listitem').nth(4).waitFor();
     const shown = await told(steps);
