@@ -10,7 +10,6 @@ import { useLive } from '../core/live.ts';
 import { changed, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isAdmin, isBound, may, session } from '../core/session.ts';
-import { readablePreview } from '../core/tokens.ts';
 import type { EventRow, Page } from '../core/types.ts';
 import { CopyButton, Outcome } from '../parts/buttons.tsx';
 import { Cut, Literal } from '../parts/literal.tsx';
@@ -141,7 +140,7 @@ function First() {
             <a href={hrefOf('event', { agent_id: event.agent_id, id: event.id })}>
               {event.type} of <Literal text={nameOf(event.agent_id)} />
             </a>{' '}
-            <Cut preview text={readablePreview(event.payload_preview ?? '')} />
+            <Cut text={event.summary} />
           </p>
           <p class="bar">
             <a class="button" href={hrefOf('events')} onClick={() => changed('v1/events')}>

@@ -332,8 +332,8 @@ t.test('a call without an id goes no further', async (t) => {
 t.test('the configuration that the page shows, with the server and the address of this test', async (t) => {
   const page = readFileSync(assetPath('docs/joining.md'), 'utf8');
   const { command, args, env } = JSON.parse(/```json\n(\{"mcpServers".*?)```/s.exec(page)![1]!).mcpServers.files;
-  t.same([command, args[0]], ['npx', 'gatehouse']);
-  const own = args.slice(1, args.indexOf('--') + 1);
+  t.same([command, args[0]], ['gatehouse', 'mcp']);
+  const own = args.slice(0, args.indexOf('--') + 1);
   t.same(Object.keys(env), ['GATEHOUSE_URL', 'GATEHOUSE_API_KEY']);
   const client = await connect(t, stdio([...own, process.execPath, SERVER]));
   t.match(await called(client, 'echo', { text: 'as shown' }), { content: [{ text: 'as shown' }] });
