@@ -8,12 +8,12 @@ import { about, exampleId } from './described.ts';
 const Count = Type.Integer({ minimum: 0 });
 const orNull = <S extends Type.TSchema>(schema: S) => Type.Union([schema, Type.Null()]);
 
-const Window = Type.Object({
+export const OverviewWindow = Type.Object({
   from: about(ResponseTime, 'Its beginning, inclusive.'),
   to: about(ResponseTime, 'Its end, inclusive.'),
 });
 
-const Compared = Type.Object({
+export const Compared = Type.Object({
   now: about(Count, 'In the window.', 42),
   day_before: about(Count, 'In the window a day before.', 40),
   week_before: about(Count, 'In the window a week before.', 30),
@@ -25,9 +25,8 @@ const Figures = Type.Object({
   blocked: about(Compared, 'Of them those that were blocked, the final outcome where an approval was decided.'),
   errors: about(Compared, 'Of them those of the type `error`.'),
 });
-export type OverviewFigures = Type.Static<typeof Figures>;
 
-const TokenCounts = Type.Object({
+export const TokenCounts = Type.Object({
   values: about(
     Type.Array(
       Type.Object({
@@ -69,7 +68,6 @@ const Approvals = Type.Object({
     'The one that waits longest. null: none waits.',
   ),
 });
-export type OverviewApprovals = Type.Static<typeof Approvals>;
 
 const Agents = Type.Object({
   total: about(Count, 'How many agents there are.', 1),
@@ -129,7 +127,6 @@ const Deliveries = Type.Object({
   failed: about(Count, 'Deliveries that were given up in the window.', 0),
   kept_mails: about(Count, 'Mails of the window that went to the outbox folder, since no SMTP server is set.', 0),
 });
-export type OverviewDeliveries = Type.Static<typeof Deliveries>;
 
 const Attention = Type.Object({
   agents_down: about(Count, 'Agents that were reported as silent and have not been heard since.', 0),
@@ -143,9 +140,9 @@ export type OverviewAttention = Type.Static<typeof Attention>;
 
 export const Overview = Type.Object({
   zone: about(Type.String(), 'The zone whose clock the windows go by.', 'UTC'),
-  window: about(Window, 'What is counted.'),
-  day_before: about(Window, 'The same time of the clock a day before.'),
-  week_before: about(Window, 'The same time of the clock a week before.'),
+  window: about(OverviewWindow, 'What is counted.'),
+  day_before: about(OverviewWindow, 'The same time of the clock a day before.'),
+  week_before: about(OverviewWindow, 'The same time of the clock a week before.'),
   figures: about(orNull(Figures), 'How many events. null: not known now.'),
   anomalies: about(orNull(Compared), 'Anomalies, by `timestamp`. null: not known now.'),
   tokens: about(orNull(Tokens), 'How many tokens. null: not known now.'),

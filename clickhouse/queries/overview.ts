@@ -11,7 +11,7 @@ import { decidedAs, type Settling, waysDecided } from './final-outcome.ts';
 /** Epoch ms, both inclusive. */
 export type CountedWindow = { fromMs: number; toMs: number };
 /** The window, a day before, a week before. */
-export type CountedWindows = readonly [CountedWindow, CountedWindow, CountedWindow];
+type CountedWindows = readonly [CountedWindow, CountedWindow, CountedWindow];
 type Three = [number, number, number];
 
 export type OverviewOf = Excluded &
@@ -22,7 +22,7 @@ export type OverviewOf = Excluded &
   };
 
 /** In how many equal parts of the window an agent's events are counted. */
-export const OVERVIEW_PARTS = 24;
+const OVERVIEW_PARTS = 24;
 const PLAIN = { optimize_use_projections: 0 } as const;
 
 type FigureRow = { events: Three; blocked: Three; errors: Three; pending: Three };
@@ -99,7 +99,7 @@ export async function lastSenders(
   return rows.map(({ agent_id: id }) => id);
 }
 
-export type AgentCounts = { events: number; blocked: number; anomalies: number; parts: number[] };
+type AgentCounts = { events: number; blocked: number; anomalies: number; parts: number[] };
 
 /** Of each of these agents, also of one that did nothing. */
 export async function overviewAgents(
@@ -157,7 +157,7 @@ export async function overviewAnomalies(clickhouse: ClickHouse, account: string,
   return row!.counts;
 }
 
-export type WaitingApproval = { id: string; agent_id: string; created_at: string; expires_at: string };
+type WaitingApproval = { id: string; agent_id: string; created_at: string; expires_at: string };
 
 /** What waits now. */
 export async function overviewApprovals(

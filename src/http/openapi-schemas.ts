@@ -84,6 +84,7 @@ import {
   NotifiedSilence,
   WEBHOOK_NOTIFICATIONS,
 } from '../../schemas/notification.ts';
+import { Compared, Overview, OverviewWindow, TokenCounts } from '../../schemas/overview.ts';
 import {
   Policy,
   PolicyActivity,
@@ -320,6 +321,10 @@ const NAMED: Record<string, Named> = {
   SessionPage: of('A page of sessions.', page(ListedSession)),
   Histogram: of('Counts of events over time.', Histogram),
   Facet: of('Counts of events by the values of one field.', Facet),
+  Overview: of('What a window of time had, beside the same time of other days.', Overview),
+  OverviewWindow: of('A stretch of time.', OverviewWindow),
+  OverviewComparison: of('A count, beside the same time of other days.', Compared),
+  OverviewTokens: of('Tokens by the values of one field.', TokenCounts),
   Facets: of('Counts of events by the values of their fields.', Facets),
   ServiceStatus: of('What a process says of itself.', ServiceStatus),
   Readiness: of('What a front says of what it needs.', Readiness),
