@@ -72,7 +72,11 @@ t.test('the generated types know what the description knows', async (t) => {
     [],
     'and unknown only what is free',
   );
-  t.equal(free.filter((line) => /\[key: string\]/.test(line)).length, 4, 'payload, details, the description, a hook');
+  t.equal(
+    free.filter((line) => /\[key: string\]/.test(line)).length,
+    5,
+    'payload, details of an entry alone and in a list, the description, a hook',
+  );
 });
 
 t.test('a program against them compiles, and works on the service', async (t) => {
