@@ -113,7 +113,8 @@ async function seenAsItIs(): Promise<void> {
       if (place.startsWith('audit'))
         await page.getByRole('region', { name: 'Entries, newest first' }).getByRole('link').first().click();
       await page.getByRole('main').getByText('U+202E').filter({ visible: true }).first().waitFor();
-      for (const menu of await page.getByRole('main').locator('summary').all()) await menu.click();
+      // The last first: a menu opens over those behind it.
+      for (const menu of (await page.getByRole('main').locator('summary').all()).reverse()) await menu.click();
       for (const mark of marks)
         await page.getByRole('main').getByText(mark).filter({ visible: true }).first().waitFor();
       t.same(await unseenOn(page), [], place);
@@ -268,7 +269,8 @@ async function seenAsItIs(): Promise<void> {
         t.ok(scrolls <= has, `${place} ${size}: ${scrolls} of ${has} px`);
       }
       const navigation = await page.getByRole('navigation', { name: 'Screens' }).boundingBox();
-      t.ok(navigation!.height < 48, `one line of navigation: ${navigation!.height} px, ${size}`);
+      const across = viewport.width < 1000 ? navigation!.height : navigation!.width / 4;
+      t.ok(across < 48, `one line of navigation, or one column: ${across} px, ${size}`);
       await page.getByRole('navigation').getByRole('link', { name: 'Settings' }).click();
       await page.getByRole('heading', { name: 'Settings' }).waitFor();
 
