@@ -88,7 +88,7 @@ async function many(): Promise<void> {
     const { page } = await open();
     await signIn(page, service);
     await page
-      .getByRole('link', { name: /prompt aaa-oldest/ })
+      .getByRole('link', { name: /prompt allowed .*aaa-oldest/ })
       .first()
       .waitFor();
     await go(page, `anomalies?agent_id=${oldest}`);
@@ -249,7 +249,7 @@ async function many(): Promise<void> {
     await list.getByText('Ines of finance').waitFor();
     t.match(await told(list), /Revision 2 updated by Ines of finance/);
     await go(page, `audit?resource_id=${ask}`);
-    await page.getByRole('link', { name: /policy\.updated Ines of finance/ }).click();
+    await page.getByRole('link', { name: /policy\.updated .*Ines of finance/ }).click();
     await by(page.getByRole('complementary', { name: 'Open entry' })).waitFor();
 
     // An agent is called by its name, and a decision that came first says whose it was.

@@ -322,7 +322,7 @@ async function underTheHand(): Promise<void> {
       }
       await go(page, `events?range=15m&trace_id=${encodeURIComponent(trace)}`);
       await rowsOf(page).getByText('shortly before').waitFor();
-      await rowsOf(page).getByText('"now"').waitFor();
+      await rowsOf(page).getByText('now', { exact: true }).waitFor();
       t.equal(await rowsOf(page).getByText('long before').count(), 0, 'of the last 15 minutes');
       await go(page, 'agents');
       const row = page.getByRole('row', { name: /payer/ });
@@ -360,7 +360,7 @@ async function underTheHand(): Promise<void> {
       .or(page.getByRole('button', { name: 'UTC' }))
       .click();
     t.equal(await scrollTop(), 1_000, 'the list did not move');
-    await rowsOf(page).getByText(text.split('\n').at(-1)!, { exact: true }).first().click();
+    await rowsOf(page).getByText(text.split('\n').at(-2)!, { exact: true }).first().click();
     await page.getByRole('complementary', { name: 'Open event' }).waitFor();
     t.ok((await scrollTop()) > 500, 'nor when a row is opened');
     t.same(
