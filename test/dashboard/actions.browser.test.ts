@@ -232,7 +232,9 @@ async function actions(): Promise<void> {
     await page.keyboard.type('payer');
     await page.getByRole('option', { name: /^payer/ }).waitFor();
     await page.keyboard.press('Enter');
-    await page.getByRole('button', { name: /^Remove the filter agent_id payer/ }).waitFor();
+    await page.getByRole('heading', { name: 'payer', exact: true }).waitFor();
+    await page.keyboard.press('g');
+    await page.keyboard.press('e');
     await page.getByRole('region', { name: 'Events, newest first' }).getByRole('link').first().waitFor();
     await page.keyboard.press('j');
     await page.getByRole('region', { name: 'Why' }).waitFor();
