@@ -102,12 +102,12 @@ async function many(): Promise<void> {
     await menu.getByLabel('zzz-0').check();
     await page.waitForURL((url) => url.searchParams.getAll('agent_id').length === 2);
     await go(page, 'traces');
-    await page.getByRole('link', { name: /of-the-oldest aaa-oldest/ }).waitFor();
+    await page.getByRole('link', { name: /aaa-oldest/ }).waitFor();
     await page.keyboard.press('Control+k');
     await page.keyboard.type('aaa-old');
     await page.getByRole('option', { name: /^aaa-oldest/ }).waitFor();
     await page.keyboard.press('Enter');
-    await page.waitForURL((url) => url.searchParams.get('agent_id') === oldest);
+    await page.waitForURL((url) => url.searchParams.get('id') === oldest);
     for (const q of ['AAA-old', oldest]) {
       await go(page, `agents?q=${q}`);
       await page.getByRole('row', { name: /aaa-oldest/ }).waitFor();
