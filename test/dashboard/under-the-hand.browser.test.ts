@@ -322,7 +322,7 @@ async function underTheHand(): Promise<void> {
       }
       await go(page, `events?range=15m&trace_id=${encodeURIComponent(trace)}`);
       await rowsOf(page).getByText('shortly before').waitFor();
-      await rowsOf(page).getByText('now', { exact: true }).waitFor();
+      await rowsOf(page).getByText('mark: now').waitFor();
       t.equal(await rowsOf(page).getByText('long before').count(), 0, 'of the last 15 minutes');
       await go(page, 'agents');
       const row = page.getByRole('row', { name: /payer/ });
