@@ -242,10 +242,24 @@ function find(argv: readonly string[]): { entry: Entry; rest: string[] } {
 
 function parseOptions(args: string[], entry: Entry) {
   try {
-    return parseArgs({ args, options: entry.options ?? {}, allowPositionals: true });
+    const options = entry.options ?? {};
+    return parseArgs({ args: joined(args, options), options, allowPositionals: true });
   } catch (error) {
     throw new UsageError(`${(error as Error).message.split('. To specify')[0]}; usage: gatehouse ${entry.usage}`);
   }
+}
+
+/** A value that begins with one dash, as one hash in 64 does, is taken for the value of the option before it. */
+function joined(args: string[], options: NonNullable<Options>): string[] {
+  const all: string[] = [];
+  const end = args.includes('--') ? args.indexOf('--') : args.length;
+  for (const arg of args.slice(0, end)) {
+    const before = all.at(-1);
+    const isValue = /^-[^-]/.test(arg) && before?.startsWith('--') && options[before.slice(2)]?.type === 'string';
+    if (isValue) all[all.length - 1] = `${before}=${arg}`;
+    else all.push(arg);
+  }
+  return [...all, ...args.slice(end)];
 }
 
 function checkWords({ words = [], usage, act }: Entry, given: readonly string[]): void {

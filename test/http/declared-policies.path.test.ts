@@ -216,7 +216,7 @@ t.test('files that declare nothing delete all of an owner only where that is sai
     const planned = await run('plan', file, '--owner', 'team');
     t.match(planned, { code: 3, stdout: /2 delete, 0 unchanged; plan/ });
     const hash = /plan (\S+)\n$/.exec(planned.stdout)![1]!;
-    for (const more of nothing === '' ? [[], ['--hash', hash], ['--hash', 'x'], ['--json']] : [[]])
+    for (const more of nothing === '' ? [[], ['--hash', hash], ['--hash', 'x'], ['--hash', '-x'], ['--json']] : [[]])
       t.match(
         await run('apply', file, '--owner', 'team', ...more),
         { code: 1, stderr: /all of the owner would be deleted: --allow-empty allows it/ },
