@@ -3,6 +3,7 @@
 // Invariant: a change touches the one member that it is about; every other character stands as it was written, and
 // what the form has no field for is named (`others`). Numbers are never read: they keep their text.
 // Failure: text that is no JSON object is undefined, until it is one again.
+import { OPERATORS } from '../../schemas/condition.ts';
 import { endOfString, endOfValue, skipSpace } from './json.ts';
 import { meaningOf } from './tokens.ts';
 
@@ -24,21 +25,13 @@ export type PolicyForm = { members: Member[]; tests: Test[]; others: string[] };
 /** Operators whose operand is a list; `any of` and `is` are the short forms. */
 const OF_LISTS = ['any of', 'in', 'not_in'];
 const OF_TEXT = ['contains', 'starts_with', 'ends_with', 'matches', 'glob'];
-export const FORM_OPERATORS = [
-  'is',
-  'any of',
-  'eq',
-  'ne',
-  'in',
-  'not_in',
-  'gt',
-  'gte',
-  'lt',
-  'lte',
-  ...OF_TEXT,
-  'exists',
-];
 const SHORT = ['is', 'any of'];
+/** Their operands are objects of their own, which the form leaves to the JSON. */
+const OF_COMMANDS: readonly string[] = ['shell', 'sql'];
+export const FORM_OPERATORS: readonly string[] = [
+  ...SHORT,
+  ...OPERATORS.filter((operator) => !OF_COMMANDS.includes(operator)),
+];
 
 export function takesList(operator: string): boolean {
   return OF_LISTS.includes(operator);

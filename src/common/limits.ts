@@ -214,7 +214,7 @@ export const OVERVIEW_VALUES_MAX = 5;
 /** Policies that matched nothing, of which an overview names so many. */
 export const OVERVIEW_IDLE_MAX = 10;
 /** Policies whose matches are counted to know which had none: all that there are, and as many deleted ones. */
-export const OVERVIEW_POLICIES_COUNTED_MAX = 2_000;
+export const OVERVIEW_POLICIES_COUNTED_MAX = 2 * POLICIES_MAX;
 
 /** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
 export const FILTER_VALUES_MAX = 20;
