@@ -10,7 +10,7 @@ import {
   QueryObserver,
   type QueryObserverResult,
 } from '@tanstack/query-core';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type Answer, ApiError, read } from './api.ts';
 import { PAYLOADS } from './json.ts';
 import type { Page } from './types.ts';
@@ -201,6 +201,14 @@ export function useList<T>(
     () => (pages ?? []).flatMap(({ value }) => (value as unknown as Record<string, T[]>)[name]!),
     [pages],
   );
+  /** How long the list was when more was asked for while it was being read again: then it is read on, after that. */
+  const wanted = useRef<number>();
+  useEffect(() => {
+    if (result.isFetching || wanted.current === undefined) return;
+    const isStill = wanted.current === items.length;
+    wanted.current = undefined;
+    if (isStill && result.hasNextPage) void observer.fetchNextPage();
+  }, [result.isFetching]);
   return {
     items,
     total: pages?.[0]?.value.total ?? 0,
@@ -210,7 +218,9 @@ export function useList<T>(
     incomplete: pages?.some((page) => page.incomplete) ?? false,
     hasMore: result.hasNextPage,
     more: () => {
-      if (result.hasNextPage && !result.isFetching) void observer.fetchNextPage();
+      if (!result.hasNextPage) return;
+      if (result.isFetching) wanted.current = items.length;
+      else void observer.fetchNextPage();
     },
     retry: () => void observer.refetch(),
   };

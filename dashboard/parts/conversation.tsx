@@ -32,7 +32,9 @@ export function ConversationView({ list, open }: { list: List<EventRow>; open: n
     if (event !== undefined) setParams({ event: event.id, of: event.agent_id }, { replace: params.has('event') });
   };
   const go = (to: number) => {
-    const next = Math.max(0, Math.min(list.items.length - 1, to));
+    // one past what is read, where there is more: it is gone to as soon as it is there
+    const end = list.hasMore ? list.items.length : list.items.length - 1;
+    const next = Math.max(0, Math.min(end, to));
     setCurrent({ at: next, byKey: true });
     if (params.has('event')) show(next);
   };

@@ -1,6 +1,6 @@
 // What is around every screen: navigation, the zone that times are in, the palette and the list of keys.
 import { signal } from '@preact/signals';
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { useLive } from '../core/live.ts';
 import { changed, useRead } from '../core/queries.ts';
 import { go, hrefOf, onLinkClick, place } from '../core/router.ts';
@@ -124,33 +124,34 @@ function useTitle(screen: Screen | undefined, waiting: number): void {
 }
 
 function useShortcuts(): void {
-  const [isGo, setGo] = useState(false);
+  /** `g` was pressed, and the next key says where to go. */
+  const isGo = useRef(false);
   useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
         openOverlay('palette');
       }
-    };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
-  }, []);
-  useEffect(() => {
-    if (!isGo) return undefined;
-    const onKey = (event: KeyboardEvent) => {
-      setGo(false);
+      if (!isGo.current) return;
+      isGo.current = false;
       const screen = SCREENS.find(({ key }) => key === event.key);
       if (screen === undefined) return;
       event.preventDefault();
       event.stopImmediatePropagation();
       go(hrefOf(screen.path));
     };
-    addEventListener('keydown', onKey, { capture: true, once: true });
+    // before the keys of a screen, and from the same moment on: the second key may follow at once
+    addEventListener('keydown', onKey, { capture: true });
     return () => removeEventListener('keydown', onKey, { capture: true });
-  }, [isGo]);
+  }, []);
   useKeys({
     '?': { does: 'List of keys', run: () => openOverlay('keys') },
-    g: { does: 'Go to a screen: g, then its letter', run: () => setGo(true) },
+    g: {
+      does: 'Go to a screen: g, then its letter',
+      run: () => {
+        isGo.current = true;
+      },
+    },
     '/': { does: 'Search', run: () => document.querySelector<HTMLInputElement>('main input[type=search]')?.focus() },
   });
 }

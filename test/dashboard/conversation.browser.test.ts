@@ -73,7 +73,7 @@ async function conversation(): Promise<void> {
     await go(page, 'trace?id=run');
     await turn(page, '2. completion').getByText('transfer').waitFor();
     await page.keyboard.press('j');
-    t.equal(await focused(page), '2. completion');
+    await hasFocus(page, '2. completion');
     const call = turn(page, '2. completion').locator('details.call');
     t.equal(await call.getAttribute('open'), null, 'folded');
     await page.keyboard.press('f');
@@ -88,7 +88,7 @@ async function conversation(): Promise<void> {
     await page.getByText('Copied').first().waitFor();
     t.equal(await page.evaluate('navigator.clipboard.readText()'), TOOL_CALL, 'to the character');
     await page.keyboard.press('k');
-    t.equal(await focused(page), '2. completion');
+    await hasFocus(page, '2. completion');
     await page.keyboard.press('o');
     await page.getByRole('complementary', { name: 'Open event' }).waitFor();
     await page.waitForURL((url) => url.searchParams.has('event'));
@@ -206,8 +206,9 @@ async function sendRun(send: Send): Promise<void> {
   await send('run', 3_200, 'custom', '{"anything":[1.0]}');
 }
 
-async function focused(page: Page): Promise<string> {
-  return page.evaluate<string>('document.activeElement?.getAttribute("aria-label") ?? ""');
+/** It is given with the next picture. */
+async function hasFocus(page: Page, name: string): Promise<void> {
+  await page.locator(`article:focus[aria-label="${name}"]`).waitFor();
 }
 
 if (skip !== false) t.plan(0, skip);
