@@ -12,7 +12,7 @@ import type { IndexedRule } from './judgement.ts';
 import { isShown, type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
 import { anySigns, literalsOf, type Sign, signsOfPattern } from './text-search/signs.ts';
-import type { Demand, Pivot, TextView } from './text-view.ts';
+import { type Demand, type Pivot, STANDS, type TextView } from './text-view.ts';
 
 /** For one value of at most VALUE_BYTES_MAX: what takes more is asked again by the engine. */
 const VALUE_UNITS = 20_000;
@@ -24,42 +24,49 @@ const CHARACTER_UNITS_MAX = 100;
 const DEAR: ReadonlySet<string> = new Set(['matches', 'glob', 'shell', 'sql']);
 const READ_TEXT: ReadonlySet<string> = new Set(['contains', 'starts_with', 'ends_with']);
 
-type Demands = Pick<IndexedRule, 'demands' | 'needleDemands' | 'pivot'>;
+type Demands = Pick<IndexedRule, 'demands' | 'needleDemands' | 'pivot' | 'types'>;
 
 /** All of them must hold. `plan`: conditions by which the rule is indexed. */
 export function demandsOf(rule: Rule, plan: ReadonlySet<FieldCondition>, sought: Sought): Demands {
+  const known: Demands = { demands: [], pivot: null, types: null, needleDemands: [] };
   const demands: Demand[] = [];
-  let pivot: Pivot | null = null;
+  known.demands = demands;
   let units = 0;
   for (const condition of rule.conditions) {
     if (!plan.has(condition)) {
       demands.push(...ofCondition(condition, sought));
-      pivot = pivotOf(condition, sought) ?? pivot;
+      known.pivot = pivotOf(condition, sought) ?? known.pivot;
     }
     units += unitsOf(condition);
-    if (units > CHARACTER_UNITS_MAX) return { demands, pivot, needleDemands: [] };
+    if (units > CHARACTER_UNITS_MAX) return known;
   }
   const { schema, expression, terms } = rule;
-  if (schema !== null) return { demands: [...demands, ...schema.demands(sought)], pivot, needleDemands: [] };
-  if (expression !== null) return { demands: [...demands, ...expression.demands(sought)], pivot, needleDemands: [] };
-  if (terms.type !== 'data_filter') return { demands, pivot, needleDemands: [] };
-  const bits = terms.needles.map((needle) => sought.bitOf(signsOfNeedle(needle)));
-  const needleDemands = bits.map((bit) => (bit === null ? null : isShown(bit)));
-  if (bits.every((bit) => bit !== null)) {
-    pivot ??= { bits };
-    demands.push((event) => needleDemands.some((demand) => demand!(event)));
+  if (schema !== null) demands.push(...schema.demands(sought));
+  else if (expression !== null) {
+    const { mayBeTrue, pivot, types } = expression.demands(sought);
+    if (mayBeTrue !== null) demands.push(mayBeTrue);
+    known.types = types;
+    known.pivot ??= pivot;
+  } else if (terms.type === 'data_filter') {
+    const bits = terms.needles.map((needle) => sought.bitOf(signsOfNeedle(needle)));
+    const needleDemands = bits.map((bit) => (bit === null ? null : isShown(bit)));
+    known.needleDemands = needleDemands;
+    if (bits.every((bit) => bit !== null)) {
+      known.pivot ??= { bits, stands: [] };
+      demands.push((event) => needleDemands.some((demand) => demand!(event)));
+    }
   }
-  return { demands, pivot, needleDemands };
+  return known;
 }
 
 /** What must show, or stand at its path, for a condition to hold; null: it may hold for nothing. */
 function pivotOf({ path, signs }: FieldCondition, sought: Sought): Pivot | null {
   for (const some of signs.texts) {
     const bit = sought.bitOf(some);
-    if (bit !== null) return { bits: [bit] };
+    if (bit !== null) return { bits: [bit], stands: [] };
   }
   const place = signs.keys.length === 0 ? null : sought.path(path);
-  return place === null ? null : { path: place };
+  return place === null ? null : { bits: [], stands: [{ path: place, what: STANDS.there }] };
 }
 
 /** Of each list one text must occur in an event for the rule to match it; whatever else would be asked first. */

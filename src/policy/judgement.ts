@@ -32,6 +32,8 @@ export type IndexedRule = {
   demands: readonly Demand[];
   /** By which of them it is found among many rules; null: it is always asked. */
   pivot: Pivot | null;
+  /** Types of which one the event must have by its expression; null: nothing is known. */
+  types: readonly string[] | null;
   /** The same for each of its needles to be found; null: nothing is known. */
   needleDemands: readonly (Demand | null)[];
 };

@@ -18,7 +18,7 @@ import type { RateLimitTerms } from './kinds/rate-limit.ts';
 import { Redaction } from './redaction/redaction.ts';
 import { SIGN_BITS, type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
-import type { TextView } from './text-view.ts';
+import { OPEN, QUOTE, STANDS, type TextView } from './text-view.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
@@ -26,9 +26,9 @@ export type Plan = {
   /** Those of `always` that are limits which count every event, and the others. */
   limits: IndexedRule[];
   asked: IndexedRule[];
-  /** Of the others: by the bit or the path that must show, and those that are asked in any case. */
+  /** Of the others: by the bit that must show, by what must stand at a path, and those that are asked in any case. */
   byBit: Map<number, IndexedRule[]>;
-  byPath: Map<number, IndexedRule[]>;
+  byPath: Map<number, IndexedRule[]>[];
   unpivoted: IndexedRule[];
   byTool: Map<string, IndexedRule[]> | null;
   withTool: IndexedRule[];
@@ -127,7 +127,7 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     limits: [],
     asked: [],
     byBit: new Map(),
-    byPath: new Map(),
+    byPath: Object.values(STANDS).map(() => new Map()),
     unpivoted: [],
     byTool: null,
     withTool: [],
@@ -141,7 +141,7 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     if (tools === null || tools === undefined) {
       plan.always.push(entry);
       if (isLimitOfAll(entry)) plan.limits.push(entry);
-      else addAsked(plan, entry);
+      else if (entry.types?.includes(type) ?? true) addAsked(plan, entry);
       continue;
     }
     plan.byTool ??= new Map();
@@ -156,9 +156,9 @@ const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 function addAsked({ asked, byBit, byPath, unpivoted }: Plan, entry: IndexedRule): void {
   asked.push(entry);
   const { pivot } = entry;
-  if (pivot === null) unpivoted.push(entry);
-  else if ('path' in pivot) addTo(byPath, pivot.path, entry);
-  else for (const bit of new Set(pivot.bits)) addTo(byBit, bit, entry);
+  if (pivot === null) return void unpivoted.push(entry);
+  for (const bit of new Set(pivot.bits)) addTo(byBit, bit, entry);
+  for (const { path, what } of pivot.stands) addTo(byPath[what]!, path, entry);
 }
 
 function addTo(rules: Map<number, IndexedRule[]>, key: number, entry: IndexedRule): void {
@@ -179,8 +179,23 @@ export function pivoted({ asked, byBit, byPath, unpivoted }: Plan, event: TextVi
     for (let word = 0; word < SIGN_BITS / 32; word++)
       for (let bits = event.shown(word); bits !== 0; bits &= bits - 1)
         add(byBit.get(32 * word + 31 - Math.clz32(bits & -bits)));
-  for (const [path, rules] of byPath) if (event.firstAt(path) !== 0 || event.isElsewhere(path)) add(rules);
+  for (const [what, rulesAt] of byPath.entries())
+    for (const [path, rules] of rulesAt) if (stands(what, event, path)) add(rules);
   return shown.size === 0 ? unpivoted : [...unpivoted, ...shown].sort(byOrder);
+}
+
+function stands(what: number, event: TextView, path: number): boolean {
+  const first = event.firstAt(path);
+  switch (what) {
+    case STANDS.there:
+      return first !== 0 || event.isElsewhere(path);
+    case STANDS.notObject:
+      return first !== OPEN;
+    case STANDS.notText:
+      return first !== QUOTE;
+    default:
+      return first !== 0 && first !== QUOTE;
+  }
 }
 
 export function byOrder(a: IndexedRule, b: IndexedRule): number {

@@ -25,7 +25,13 @@ export type TextView = {
 /** The first bytes of an object and of a text. */
 export const OPEN = 0x7b;
 export const QUOTE = 0x22;
-/** One of these bits must be set (sought.ts), or something stand at a path. */
-export type Pivot = { bits: readonly number[] } | { path: number };
+/**
+ * What may stand at a path, by its first byte: something; no object; no text; something that is no text. Where nothing
+ * stands there is neither an object nor a text.
+ */
+export const STANDS = { there: 0, notObject: 1, notText: 2, otherThanText: 3 } as const;
+export type Stands = { path: number; what: (typeof STANDS)[keyof typeof STANDS] };
+/** One of these bits must be set (sought.ts), or one of these stand. */
+export type Pivot = { bits: readonly number[]; stands: readonly Stands[] };
 /** false: what it is asked about cannot be so. */
 export type Demand = (event: TextView) => boolean;

@@ -83,8 +83,11 @@ function expression(depth: number): string {
     const parts = Array.from({ length: 2 + Math.floor(random() * 2) }, () => expression(depth - 1));
     return `(${parts.join(pick([' && ', ' && ', ' || ']))})`;
   }
+  const member = pick(['tool', 'a', 'arguments.amount', 'a.b', 'a.b.code', 'usage.amount']);
   return pick([
     `event.type == "${pick(TYPES)}"`,
+    `has(event.payload.${member}) && event.payload.${member} == "${pick(['send', 'long text'])}"`,
+    `has(event.payload.${member}) && event.payload.${member}.contains("send")`,
     `event.type in ["${pick(TYPES)}", "prompt"]`,
     `event.type != "${pick(TYPES)}"`,
     `has(event.payload.${pick(KEYS)})`,

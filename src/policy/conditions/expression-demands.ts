@@ -5,23 +5,38 @@
 // false` be false. Parts in front of it are evaluated, too, and must not go over the budget: comparisons weigh what
 // they compare, so behind them a payload has to be small.
 
-import { type Sought, UNKNOWN } from '../sought.ts';
+import { isShown, type Sought, UNKNOWN } from '../sought.ts';
 import { anySigns, signsOfText } from '../text-search/signs.ts';
-import { type Demand, OPEN, QUOTE, type TextView } from '../text-view.ts';
+import { type Demand, OPEN, type Pivot, QUOTE, STANDS, type Stands, type TextView } from '../text-view.ts';
 
 /** Of the library's syntax tree. */
 type Syntax = { op: string; args: unknown };
 
-/** `weighs`: comparisons of values in it; `isWhole`: no part of it is left out. */
-type Part = { mayBeTrue: Demand; weighs: number; isWhole: boolean };
+/** What is known of a part; `pivot` and `types` as of a rule (judgement.ts). */
+type Part = {
+  mayBeTrue: Demand;
+  /** Comparisons of values in it. */
+  weighs: number;
+  /** No part of it is left out. */
+  isWhole: boolean;
+  pivot: Pivot | null;
+  types: readonly string[] | null;
+  /** Where something must stand (`has`), unless the holder is no object. */
+  has: readonly Places[];
+  /** It compares this text, and is true only where the bit shows. */
+  text: { place: number; bit: number } | null;
+};
+
+const NOT_KNOWN = { pivot: null, types: null, has: [], text: null } as const;
 
 /** A comparison weighs up to 16 units a byte; of 2,000,000 (budget.ts, `expressionUnits`). */
 const SMALL_BYTES = 16 * 1024;
 const WEIGHINGS_MAX = 6;
 
-export function demandsOfExpression(root: Syntax, sought: Sought): Demand[] {
-  const part = partOf(root, sought);
-  return part === null ? [] : [part.mayBeTrue];
+export type ExpressionDemands = { mayBeTrue: Demand | null; pivot: Pivot | null; types: readonly string[] | null };
+
+export function demandsOfExpression(root: Syntax, sought: Sought): ExpressionDemands {
+  return partOf(root, sought) ?? { mayBeTrue: null, pivot: null, types: null };
 }
 
 /** null: nothing is known of it. */
@@ -48,11 +63,29 @@ function both([left, right]: [Syntax, Syntax], sought: Sought): Part | null {
   const second = partOf(right, sought);
   if (second === null) return { ...first, isWhole: false };
   const bytesMax = first.weighs > 0 ? SMALL_BYTES : Number.POSITIVE_INFINITY;
+  // of a large event the second part is not asked then
+  const sure = first.weighs > 0 ? { ...second, ...NOT_KNOWN } : second;
   return {
+    pivot: guardedPivot(first, sure) ?? first.pivot ?? sure.pivot,
+    types: first.types ?? sure.types,
+    has: [...first.has, ...sure.has],
+    text: null,
     mayBeTrue: (event) => first.mayBeTrue(event) && (event.bytes > bytesMax || second.mayBeTrue(event)),
     weighs: first.weighs + second.weighs,
     isWhole: second.isWhole,
   };
+}
+
+/** Of `has(x) && x == "text"`: the text is rarer than what stands at x. */
+function guardedPivot({ has }: Part, { text }: Part): Pivot | null {
+  const guard = text === null ? undefined : has.find(({ place }) => place === text.place);
+  if (text === null || guard === undefined) return null;
+  return { bits: [text.bit], stands: [{ path: text.place, what: STANDS.otherThanText }, ...withoutHolder(guard)] };
+}
+
+/** Where a member is asked of what is no object, its evaluation fails. */
+function withoutHolder({ holder }: Places): Stands[] {
+  return holder === null ? [] : [{ path: holder, what: STANDS.notObject }];
 }
 
 function either([left, right]: [Syntax, Syntax], sought: Sought): Part | null {
@@ -63,7 +96,14 @@ function either([left, right]: [Syntax, Syntax], sought: Sought): Part | null {
     mayBeTrue: (event) => first.mayBeTrue(event) || second.mayBeTrue(event),
     weighs: first.weighs + second.weighs,
     isWhole: first.isWhole && second.isWhole,
+    ...NOT_KNOWN,
+    pivot: first.pivot && second.pivot && joined(first.pivot, second.pivot),
+    types: first.types && second.types && [...first.types, ...second.types],
   };
+}
+
+function joined(a: Pivot, b: Pivot): Pivot {
+  return { bits: [...a.bits, ...b.bits], stands: [...a.stands, ...b.stands] };
 }
 
 function there([name, [argument]]: [string, Syntax[]], sought: Sought): Part | null {
@@ -74,6 +114,9 @@ function there([name, [argument]]: [string, Syntax[]], sought: Sought): Part | n
     mayBeTrue: (event) => event.firstAt(place) !== 0 || (holder !== null && event.firstAt(holder) !== OPEN),
     weighs: 0,
     isWhole: true,
+    ...NOT_KNOWN,
+    pivot: { bits: [], stands: [{ path: place, what: STANDS.there }, ...withoutHolder(path)] },
+    has: [path],
   };
 }
 
@@ -81,7 +124,7 @@ function notThere({ op, args }: Syntax, sought: Sought): Part | null {
   const [name, [argument]] = (op === 'call' ? args : ['', []]) as [string, Syntax[]];
   const path = name === 'has' && argument !== undefined ? placesOf(argument, sought) : null;
   if (path === null) return null;
-  return { mayBeTrue: (event) => event.firstAt(path.place) === 0, weighs: 0, isWhole: true };
+  return { mayBeTrue: (event) => event.firstAt(path.place) === 0, weighs: 0, isWhole: true, ...NOT_KNOWN };
 }
 
 /** Of a value of the payload as it is. `holder`: of the object that it is a member of; null: the payload. */
@@ -163,17 +206,22 @@ function textPart(
   const keys = keysOf(left);
   if (keys?.length === 1 && (keys[0] === 'type' || keys[0] === 'agent_id')) {
     const field = keys[0];
-    return { mayBeTrue: (event) => holds(event[field]), weighs: 0, isWhole: true };
+    const types = field === 'type' ? wanted : null;
+    return { mayBeTrue: (event) => holds(event[field]), weighs: 0, isWhole: true, ...NOT_KNOWN, types };
   }
   const path = placesOf(left, sought);
   if (path === null) return null;
-  const isThere = (wanted && sought.demand(anySigns(wanted.map((text) => signsOfText(text))))) ?? (() => true);
-  return valuePart(path, (value, event) => {
+  const { place } = path;
+  const bit = wanted && sought.bitOf(anySigns(wanted.map((text) => signsOfText(text))));
+  const isThere = bit === null ? () => true : isShown(bit);
+  const part = valuePart(path, (value, event) => {
     if (typeof value === 'string') return holds(value);
-    return value !== UNKNOWN || event.firstAt(path.place) !== QUOTE || isThere(event);
+    return value !== UNKNOWN || event.firstAt(place) !== QUOTE || isThere(event);
   });
+  if (bit === null) return part;
+  return { ...part, pivot: { bits: [bit], stands: [{ path: place, what: STANDS.notText }] }, text: { place, bit } };
 }
 
 function valuePart({ place }: Places, mayHold: (value: unknown, event: TextView) => boolean): Part {
-  return { mayBeTrue: (event) => mayHold(event.at(place), event), weighs: 1, isWhole: true };
+  return { mayBeTrue: (event) => mayHold(event.at(place), event), weighs: 1, isWhole: true, ...NOT_KNOWN };
 }

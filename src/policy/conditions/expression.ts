@@ -19,8 +19,7 @@ import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
 import type { Sought } from '../sought.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
-import type { Demand } from '../text-view.ts';
-import { demandsOfExpression } from './expression-demands.ts';
+import { demandsOfExpression, type ExpressionDemands } from './expression-demands.ts';
 import { perPayload } from './per-payload.ts';
 
 const CHARACTERS_MAX = 4_096;
@@ -114,7 +113,7 @@ export class Expression {
   }
 
   /** What it demands of an event (demands.ts). */
-  demands(sought: Sought): Demand[] {
+  demands(sought: Sought): ExpressionDemands {
     return demandsOfExpression(this.#root, sought);
   }
 

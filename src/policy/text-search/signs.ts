@@ -153,8 +153,8 @@ class Graph {
       partials = longer;
       if (partials.every(({ next }) => next === null)) break;
     }
-    const signs = partials.map(({ elements }) => ({ elements, check: CHECK.none }));
-    return signs.some(({ elements }) => elements.length === 0) ? null : signs;
+    if (partials.some(({ elements }) => elements.length === 0)) return null;
+    return withoutLonger(partials).map(({ elements }) => ({ elements, check: CHECK.none }));
   }
 
   #longer(partial: Partial): Partial[] {
@@ -227,6 +227,21 @@ class Graph {
   #elementsAt(at: number): Ways | null {
     return elementsOf(this.#instructions[at]!);
   }
+}
+
+/** A sign shows wherever one shows that begins with it: repeats (`x{4,}`) come to many of these. */
+function withoutLonger(partials: readonly Partial[]): Partial[] {
+  const shorter = new Set<string>();
+  const inOrder = [...partials].sort((a, b) => a.elements.length - b.elements.length);
+  return inOrder.filter(({ elements }) => {
+    let name = '';
+    for (const element of elements) {
+      name += `${element},`;
+      if (shorter.has(name)) return false;
+    }
+    shorter.add(name);
+    return true;
+  });
 }
 
 type Instruction = Pattern['instructions'][number];
