@@ -2,8 +2,8 @@
 // Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns. What
 // counts is the processor time of the front per event, and beside it what judging costs by itself (policies-inside.ts),
 // since the front's is mostly its sockets'. Few connections, so that large bodies are not measured by the memory that
-// waits with them. Policies beyond the five of every line name other tools, types and models than the events have, as
-// most policies of an account concern most events not at all; patterns are all run over every string.
+// waits with them. Policies beyond the five of every line name other tools, types, models, codes and words than the events
+// have, as most policies of an account concern most events not at all, in eight forms: conditions, expressions, patterns.
 import { gatehouse } from './contenders.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';
@@ -93,8 +93,15 @@ export function policiesOf(count: number): PolicyOrder[] {
       { type: 'completion', model: `model-${i}` },
       { type: 'tool_call', tool: `transfer-${i}`, 'payload.arguments.amount': { gt: i } },
       { type: 'prompt', 'payload.prompt': { contains: `word-${i}` } },
-    ][i % 4]!;
-    return { name: `other-${i}`, type: 'block_action', conditions, actions: ['block'] };
+      { expression: `event.type == "tool_call" && has(event.payload.code) && event.payload.code == "code-${i}"` },
+      { patterns: [`ticket ${i}-[a-z0-9]{4,}`] },
+      { expression: `has(event.payload.result) && event.payload.result.contains("order-${i}")` },
+      { 'payload.arguments.user': { matches: `(?i)^clerk${i}-[A-Z]{2}[0-9]{3,8}$` } },
+    ][i % 8]!;
+    return {
+      ...{ name: `other-${i}`, conditions, actions: ['block'] },
+      type: 'patterns' in conditions ? 'data_filter' : 'block_action',
+    };
   });
   return [...FIVE_POLICIES, ...others].slice(0, count);
 }
