@@ -57,7 +57,8 @@ export const LINES = {
     options: { ...SPEED, seconds: 10 },
     remote: { seconds: 10, rate: '10, 50 and 80 % of the maximum' },
   },
-  policies: { about: 'what 5 to 200 policies and patterns cost', options: { ...SPEED, seconds: 4 } },
+  policies: { about: 'what 5 to 1,000 policies and patterns cost', options: { ...SPEED, seconds: 4 } },
+  bombs: { about: 'what the worst text of each kind of needle costs a byte', options: {} },
   shadows: { about: 'what 20 shadows beside 20 policies cost an event', options: { ...SPEED, seconds: 4 } },
   query: {
     about: 'lists, traces, searches and the audit log, also at depth',

@@ -27,6 +27,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
       }),
     latency: async () => (await import('./latency.ts')).latency(speed('latency')),
     policies: async () => (await import('./policies.ts')).policies(speed('policies')),
+    bombs: async () => (await import('./bombs.ts')).bombs(),
     shadows: async () => (await import('./shadows.ts')).shadows(speed('shadows')),
     query: async () => (await import('./query.ts')).query({ events: of('query', 'events'), data: text('data') }),
     dashboard: async () =>
