@@ -42,7 +42,7 @@ export async function inForce(options: { tries: number }): Promise<boolean> {
   }
 }
 
-/** Single events by an open loop, without changes and then with them: what one waits longer is what a change holds up. */
+/** Single events by an open loop, without changes and then with them. */
 async function amongMany(service: BenchService, client: HttpClient, agent: string) {
   const phase = { requestsPerSecond: RATE, seconds: PHASE_SECONDS };
   const load = openLoad({

@@ -2,8 +2,9 @@
 // Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns. What
 // counts is the processor time of the front per event, and beside it what judging costs by itself (policies-inside.ts),
 // since the front's is mostly its sockets'. Few connections, so that large bodies are not measured by the memory that
-// waits with them. Policies beyond the five of every line name other tools, types, models, codes and words than the events
-// have, as most policies of an account concern most events not at all, in eight forms: conditions, expressions, patterns.
+// waits with them. Policies beyond the five of every line name other tools, types, models, codes and words than the
+// events have, in eight forms (conditions, expressions, patterns), as most policies of an account concern most events
+// not at all. Patterns are all run over every string.
 import { gatehouse } from './contenders.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';

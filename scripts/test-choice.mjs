@@ -7,7 +7,7 @@ import path from 'node:path';
 import { root, testNames } from './test-runs.mjs';
 
 /** Run with every change, although each starts a service of its own: the contract, and a screen. */
-const WITH_EVERY_CHANGE = ['http/api.path', 'http/exact.path', 'dashboard/first-minutes.browser'];
+const WITH_EVERY_CHANGE = ['http/api.path', 'dashboard/first-minutes.browser'];
 
 /** Too long for every change, although they start no service. */
 const AT_MERGE = [
@@ -15,7 +15,6 @@ const AT_MERGE = [
   'bench/demo.path',
   'clickhouse/cursors.clickhouse',
   'clickhouse/final-outcome.clickhouse',
-  'clickhouse/protocol.clickhouse',
   'clickhouse/queries.clickhouse',
   'clients/arguments.path',
   'clients/python.path',
@@ -27,37 +26,48 @@ const AT_MERGE = [
   'mcp/attacks.path',
   'mcp/mcp.path',
   'mcp/messages.path',
+  'otlp/decode',
   'pipelines/drain.clickhouse',
   'pipelines/file-cleaning.clickhouse',
   'pipelines/group-insert.clickhouse',
   'pipelines/store.clickhouse',
   'policy/folded',
+  'policy/one-verdict',
+  'policy/policy-replay',
   'processes/npm-start.path',
-  'production.path',
-  'redis/replicas.redis',
-  'redis/sentinel.redis',
   'search/pages.clickhouse',
   'search/parts.clickhouse',
   'search/rebuild.clickhouse',
   'search/search.clickhouse',
   'search/words',
+  'streams/idempotency.redis',
 ];
 
-/** Run at night and before a release: kills and outages of minutes each, and the bench programs themselves. */
+/**
+ * Run at night and before a release: kills and outages of minutes each, the bench programs themselves, and what few
+ * changes reach: an installed package, the protocols of ClickHouse and of Redis's replicas.
+ */
 const AT_NIGHT = [
   'bench/baseline.redis',
   'bench/remote.path',
   'clickhouse/data-directory.clickhouse',
+  'clickhouse/protocol.clickhouse',
+  'http/neighbour.path',
+  'http/overload.path',
   'pipelines/crash.clickhouse',
   'processes/apply-kills.path',
   'processes/backtest-kills.path',
   'processes/full-disk.path',
+  'processes/installation.path',
   'processes/orphans.path',
   'processes/outages.path',
   'processes/own-stores.path',
   'processes/put-back.path',
   'processes/search-rebuild.path',
   'processes/supervisor.path',
+  'production.path',
+  'redis/replicas.redis',
+  'redis/sentinel.redis',
   'search/rebuild-kills.clickhouse',
 ];
 
