@@ -1,13 +1,13 @@
 // Backtests against the whole service: what may be asked for, by whom; one at a time; that a policy in force over the
 // same time is found to change nothing, rate limits included; and that nothing is left of what is deleted.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import t, { type Test } from 'tap';
 import type { Backtest, BacktestResult } from '../../schemas/backtest.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { recordedEvents } from '../policy/support.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
+import { ofEachMaster } from '../support/redis.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 import { startService } from '../support/service.ts';
 
@@ -391,13 +391,12 @@ t.test('one at a time, and a deleted one leaves no key behind', async (t) => {
   }
   for (const { id } of (await by.get('/v1/backtests')).json.items) await by.delete(`/v1/backtests/${id}`);
   const { redisUrl } = await service.addresses();
-  const redis = new Redis(redisUrl);
-  t.teardown(() => redis.disconnect());
-  const left = await redis.keys(`*${account}*backtest*`);
-  t.same(left, [], 'nothing of the account');
   const members: string[] = [];
-  for (const key of await redis.keys('*backtest-*'))
-    if ((await redis.type(key)) === 'zset') members.push(...(await redis.zrange(key, '0', '-1')));
+  await ofEachMaster(redisUrl, async (redis) => {
+    t.same(await redis.keys(`*${account}*backtest*`), [], 'nothing of the account');
+    for (const key of await redis.keys('*backtest-*'))
+      if ((await redis.type(key)) === 'zset') members.push(...(await redis.zrange(key, '0', '-1')));
+  });
   t.same(
     members.filter((member) => member.startsWith(account)),
     [],

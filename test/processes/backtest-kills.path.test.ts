@@ -3,12 +3,12 @@
 // gone on with. What is deleted while it runs leaves no key, and an agent that is erased is in no result.
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import t, { type Test } from 'tap';
 import { writeHistory } from '../../bench/history.ts';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import type { Backtest, BacktestResult } from '../../schemas/backtest.ts';
 import { Api } from '../support/api.ts';
+import { ofEachMaster } from '../support/redis.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 import { launchService, makeDataDir, spawnCli, type TestService } from '../support/service.ts';
 
@@ -147,11 +147,10 @@ t.test('deleted while it runs: no key is left, and the process has its hands fre
   t.equal((await api.delete(`/v1/backtests/${id}`)).status, 204);
   const next = await order(FILTER);
   await same(t, FILTER, await finished(next.id));
-  const redis = new Redis((await service.addresses()).redisUrl);
-  t.same(await redis.keys(`*${id}*`), []);
+  const { redisUrl } = await service.addresses();
+  await ofEachMaster(redisUrl, async (redis) => void t.same(await redis.keys(`*${id}*`), []));
   for (const { id: each } of (await api.get('/v1/backtests')).json.items) await api.delete(`/v1/backtests/${each}`);
-  t.same(await redis.keys('*backtest*'), []);
-  redis.disconnect();
+  await ofEachMaster(redisUrl, async (redis) => void t.same(await redis.keys('*backtest*'), []));
 });
 
 t.test('an agent that is erased is in no result: finished ones go, one that runs begins again', async (t) => {
@@ -168,8 +167,8 @@ t.test('an agent that is erased is in no result: finished ones go, one that runs
   const left = (await api.get(`/v1/backtests/${running.id}`)).json as Backtest;
   const lines = left.result?.by_agent ?? result.by_agent;
   t.notOk(lines.some(({ agent_id: agent }) => agent === agents[3]) && left.result !== undefined);
-  const redis = new Redis((await service.addresses()).redisUrl);
-  for (const key of await redis.keys('*:backtest:*'))
-    if ((await redis.type(key)) === 'string') t.notMatch(await redis.get(key), agents[3]!, key);
-  redis.disconnect();
+  await ofEachMaster((await service.addresses()).redisUrl, async (redis) => {
+    for (const key of await redis.keys('*:backtest:*'))
+      if ((await redis.type(key)) === 'string') t.notMatch(await redis.get(key), agents[3]!, key);
+  });
 });

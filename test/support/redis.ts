@@ -258,3 +258,15 @@ async function freePort(): Promise<number> {
     if (free) return port;
   }
 }
+
+/** Asks each master of `urls` (of a cluster each knows its own keys alone), one after the other. */
+export async function ofEachMaster(urls: string, ask: (redis: Redis) => Promise<void>): Promise<void> {
+  for (const url of urls.split(',')) {
+    const redis = new Redis(url);
+    try {
+      await ask(redis);
+    } finally {
+      redis.disconnect();
+    }
+  }
+}
