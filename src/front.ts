@@ -61,6 +61,7 @@ import { NewAgents } from './registry/new-agents.ts';
 import { Policies } from './registry/policies.ts';
 import { PolicyDeclarations } from './registry/policy-declaration.ts';
 import { PolicyEvaluations } from './registry/policy-evaluation.ts';
+import { PolicyPreviews } from './registry/policy-preview.ts';
 import { PolicyPromotions } from './registry/policy-promotion.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
@@ -334,10 +335,12 @@ function makeRegistry(
   work: PolicyWork & Pick<JudgingWorker, 'trials'>,
 ): Parts['registry'] {
   const agents = new Agents(store);
+  const policies = new Policies(store, work);
   return {
     accounts: new Accounts(store),
     ...{ agents, newAgents: new NewAgents(store, agents) },
-    policies: new Policies(store, work),
+    policies,
+    previews: new PolicyPreviews(store, policies, work.trials),
     declarations: new PolicyDeclarations(store, work),
     promotions: new PolicyPromotions(store, work),
     evaluations: new PolicyEvaluations(store, fetchEvent, work.trials),

@@ -18,9 +18,16 @@ const OWN: Record<string, readonly string[]> = {
       'backtest-removal',
       'backtests',
     ].map((name) => `src/registry/${name}.ts`),
-    ...['cache', 'deliveries', 'erasures', 'policy-evaluation', 'recovery', 'restore', 'restore-approvals'].map(
-      (name) => `src/registry/${name}.ts`,
-    ),
+    ...[
+      'cache',
+      'deliveries',
+      'erasures',
+      'policy-evaluation',
+      'policy-preview',
+      'recovery',
+      'restore',
+      'restore-approvals',
+    ].map((name) => `src/registry/${name}.ts`),
     ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/backtests-process.ts'],
   ],
   'entries of streams, heads of chains, files of the installation': [
@@ -60,9 +67,14 @@ const OWN: Record<string, readonly string[]> = {
     ],
   ],
   'what policies say, and the names in their conditions': [
-    ...['decide', 'observed', 'rule-index', 'conditions/path', 'conditions/payload-schema'].map(
-      (name) => `src/policy/${name}.ts`,
-    ),
+    ...[
+      'decide',
+      'observed',
+      'rule-index',
+      'replay/recorded-event',
+      'conditions/path',
+      'conditions/payload-schema',
+    ].map((name) => `src/policy/${name}.ts`),
     'src/ingest/shadow-judging.ts',
   ],
   'answers to exporters, names of members and agents; values of spans go by exact-json.ts': [

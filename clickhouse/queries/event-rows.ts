@@ -315,6 +315,12 @@ export function summaryOf({ type, payload, payload_head, payload_tail = '' }: Su
   );
 }
 
+/** A whole row as a list has it that was asked for without payloads. */
+export function withoutPayload({ payload, ...row }: EventRow): EventRow {
+  const { head, tail } = payloadEnds(payload);
+  return { ...row, payload: '', payload_bytes: Buffer.byteLength(payload), payload_head: head, payload_tail: tail };
+}
+
 type SummedUp = Pick<EventRow, 'type' | 'payload' | 'payload_head' | 'payload_tail'>;
 
 /** The event as a list has it. */

@@ -22,11 +22,8 @@ import {
   type ReplayRow,
 } from '../../clickhouse/queries/replayed-events.ts';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { JsonObject } from '../../schemas/common.ts';
-import type { PolicyResult } from '../../schemas/event.ts';
-import { exactIsoTime, isoTime } from '../../schemas/time.ts';
+import { isoTime } from '../../schemas/time.ts';
 import { backoffMs } from '../../src/common/async.ts';
-import { parseExact } from '../../src/common/exact-json.ts';
 import {
   BACKTEST_EVENTS_MAX,
   BACKTEST_KEEP_MS,
@@ -34,7 +31,8 @@ import {
   RETRY_MS_MAX,
   RETRY_MS_MIN,
 } from '../../src/common/limits.ts';
-import { PolicyReplay, type ReplayedEvent } from '../../src/policy/replay/policy-replay.ts';
+import { PolicyReplay } from '../../src/policy/replay/policy-replay.ts';
+import { replayedEvent } from '../../src/policy/replay/recorded-event.ts';
 import { TooManyCounters } from '../../src/policy/replay/replayed-counters.ts';
 import type { BacktestRecord } from '../../src/registry/backtest-record.ts';
 import type { BacktestStore, KeptState } from './backtest-store.ts';
@@ -205,7 +203,7 @@ export class BacktestRun {
   }
 
   #row(row: ReplayRow, agent: AgentRecord): void {
-    const event = eventOf(row);
+    const event = replayedEvent(row);
     const replayed = this.#replay.next(event, agent);
     // Before that it only fills the counters.
     if (row.receivedMs < this.#state!.fromMs) return;
@@ -286,26 +284,4 @@ function failureOf(error: unknown): BacktestFailed | undefined {
   if (error instanceof BacktestFailed) return error;
   if (!(error instanceof TooManyCounters)) return undefined;
   return new BacktestFailed('too_many_counters', 'The rate limit counts more values apart than a backtest keeps.');
-}
-
-const NO_PAYLOAD: JsonObject = Object.freeze({});
-
-function eventOf(row: ReplayRow): ReplayedEvent {
-  const payloadText = row.payload === '' ? '{}' : row.payload;
-  return {
-    ...{
-      agentId: row.agentId,
-      requestId: row.requestId,
-      receivedMs: row.receivedMs,
-      outcome: row.outcome,
-      reason: row.reason,
-    },
-    result: row.policyResult === '' ? null : (JSON.parse(row.policyResult) as PolicyResult),
-    view: {
-      ...{ type: row.type, agent_id: row.agentId, payloadText },
-      payload: row.payload === '' ? NO_PAYLOAD : (parseExact(payloadText) as JsonObject),
-      trace_id: row.traceId === '' ? undefined : row.traceId,
-      timestamp: exactIsoTime(row.occurredMs),
-    },
-  };
 }

@@ -219,6 +219,12 @@ export const OVERVIEW_POLICIES_COUNTED_MAX = 2 * POLICIES_MAX;
 /** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
 export const FILTER_VALUES_MAX = 20;
 
+/** Events that a preview of a policy judges at most, and shows. */
+export const PREVIEW_EVENTS_MAX = 1_000;
+export const PREVIEW_SHOWN_MAX = 5;
+/** A preview judges for so long, in slices between which others have their turn. */
+export const PREVIEW_MS_MAX = 1_000;
+
 /**
  * Finished backtests of an account: some 100 KB of Redis each at most, 2 MB together; and for how long each is kept.
  * To compare one change with the next takes a few, of this month.

@@ -109,6 +109,7 @@ import {
   PolicyEvaluation,
 } from '../../schemas/policy-evaluation.ts';
 import { PlannedPolicy, PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../schemas/policy-plan.ts';
+import { PolicyPreview } from '../../schemas/policy-preview.ts';
 import {
   POLICY_COMPONENTS,
   PolicyByType,
@@ -271,6 +272,7 @@ const NAMED: Record<string, Named> = {
   PolicyEvaluation: taken('An event, and the policies to judge it by.', PolicyEvaluation),
   JudgedPolicy: of('What one policy said.', JudgedPolicy),
   PolicyEvaluated: of('What the policies said.', PolicyEvaluated),
+  PolicyPreview: of('What a policy would have matched.', PolicyPreview),
   ...Object.fromEntries(
     Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [
       name,

@@ -33,6 +33,7 @@ import type { NewAgents } from '../registry/new-agents.ts';
 import type { Policies } from '../registry/policies.ts';
 import type { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
+import type { PolicyPreviews } from '../registry/policy-preview.ts';
 import type { PolicyPromotions } from '../registry/policy-promotion.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
@@ -62,6 +63,7 @@ export type Parts = {
     newAgents: NewAgents;
     policies: Policies;
     evaluations: PolicyEvaluations;
+    previews: PolicyPreviews;
     declarations: PolicyDeclarations;
     backtests: Backtests;
     promotions: PolicyPromotions;

@@ -8,6 +8,7 @@ import type { Moment } from '../common/steady-clock.ts';
 import type { SentSpans, SpanCounts } from '../otlp/span-groups.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { Before } from '../policy/observed.ts';
+import type { PreviewTrial } from '../policy/replay/preview.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import type { MatchedPolicy, ShadowSums } from './ingest-parts.ts';
@@ -50,6 +51,7 @@ export type ToThread =
   | SpansMessage
   | { kind: 'check'; id: number; type: PolicyType; conditions: string }
   | { kind: 'evaluate'; id: number; trial: string }
+  | ({ kind: 'preview'; id: number; policy: string } & Omit<PreviewTrial, 'policy'>)
   | { kind: 'answer'; call: number; value?: unknown; error?: SentError }
   | { kind: 'forget'; account: string }
   /** The client of this work has left: what is not recorded of it is dropped. */

@@ -16,6 +16,7 @@ import { Allowances, SHADOW_UNITS_APART } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
+import { previewed } from '../policy/replay/preview.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
 import { callerLeft, Ingest } from './ingest.ts';
@@ -86,6 +87,11 @@ port.on('message', (message: ToThread) => {
     case 'evaluate':
       void work(message.id, async () => evaluated(parseExact(message.trial) as unknown as PolicyTrial));
       break;
+    case 'preview': {
+      const { id, policy, agents, events } = message;
+      void work(id, async () => previewed({ policy: parseExact(policy) as unknown as Policy, agents, events }, pause));
+      break;
+    }
     case 'left': {
       const left = works.get(message.id);
       if (left !== undefined) left.isLeft = true;

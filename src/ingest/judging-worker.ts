@@ -22,6 +22,7 @@ import { STEADY_CLOCK } from '../common/steady-clock.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { PolicyInput, RuleSet } from '../policy/engine.ts';
 import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
+import type { Previewed, PreviewTrial } from '../policy/replay/preview.ts';
 import { assetPath } from '../process/assets.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
@@ -140,6 +141,7 @@ export class JudgingWorker implements Part, PolicyWork {
   readonly trials: PolicyWork = {
     check: (account, policy) => this.#check('trials', account, policy),
     evaluate: (account, trial) => this.#evaluate('trials', account, trial),
+    preview: (account, trial) => this.preview(account, trial),
   };
 
   /** The caller gets the outcome in any case. */
@@ -206,6 +208,13 @@ export class JudgingWorker implements Part, PolicyWork {
 
   evaluate(account: string, trial: PolicyTrial): Promise<PolicyEvaluated> {
     return this.#evaluate('governing', account, trial);
+  }
+
+  /** Always in the line of what is tried. */
+  preview(account: string, { policy, ...trial }: PreviewTrial): Promise<Previewed> {
+    const text = exactJson(policy);
+    const message = (id: number) => ({ kind: 'preview', id, policy: text, ...trial }) as const;
+    return this.#run('policy', account, message, { lineOf: 'trials' });
   }
 
   #check(lineOf: Line, account: string, { type, conditions }: PolicyInput): Promise<ErrorDetail[]> {

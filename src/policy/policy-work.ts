@@ -11,6 +11,7 @@ import { checkPolicy, judge, type PolicyInput, RuleSet } from './engine.ts';
 import { conditionsUnmet } from './explain.ts';
 import type { EventView, Judgement } from './judgement.ts';
 import { PolicyError } from './policy-error.ts';
+import { type Previewed, type PreviewTrial, previewed } from './replay/preview.ts';
 
 export type PolicyTrial = { policies: readonly Policy[]; event: EventView; isAgentOff: boolean };
 
@@ -23,11 +24,14 @@ export type PolicyWork = {
   check(account: string, policy: PolicyInput): Promise<ErrorDetail[]>;
   /** Nothing is counted or kept. Rejects where a policy does not compile. */
   evaluate(account: string, trial: PolicyTrial): Promise<PolicyEvaluated>;
+  /** How many of these events the policy would have matched. Rejects where it does not compile. */
+  preview(account: string, trial: PreviewTrial): Promise<Previewed>;
 };
 
 export const HERE: PolicyWork = {
   check: async (_account, policy) => mistakesOf(policy),
   evaluate: async (_account, trial) => evaluated(trial),
+  preview: (_account, trial) => previewed(trial, () => undefined),
 };
 
 export function mistakesOf(policy: PolicyInput): ErrorDetail[] {

@@ -11,7 +11,7 @@ import type { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts'
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
-import { mintId } from '../common/ids.ts';
+import { isId, mintId } from '../common/ids.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
@@ -62,6 +62,24 @@ export class Policies {
       return answerOnce(this.#store, { account, kind: 'policy', idempotency }, (keeping) =>
         this.#create(account, body, actor, keeping),
       );
+    });
+  }
+
+  /**
+   * The policy that a creation would make; nothing is kept, and its name may be taken. Throws ServiceError
+   * validation_failed, unavailable, as creating it does.
+   */
+  draft(account: string, body: PolicyCreate, actor: Actor, work: PolicyWork): Promise<Policy> {
+    return answering(async () => {
+      keepWithin(actor, body.agent_id ?? null, { what: 'policy', path: '/agent_id' });
+      const { policy } = await this.#made(account, { body, actor, work, atMs: this.#now() });
+      const { agent_id: agent } = policy;
+      if (
+        agent !== null &&
+        (!isId('agent', agent) || (await this.#store.redis.exists(this.#keys.agent(account, agent))) === 0)
+      )
+        throw refusal('agent', actor);
+      return policy;
     });
   }
 
@@ -151,9 +169,7 @@ export class Policies {
 
   async #create(account: string, body: PolicyCreate, actor: Actor, keeping: Keeping): Promise<string> {
     const atMs = this.#now();
-    const original = await this.#originalOf(account, body, actor);
-    const policy = newPolicy(body, atMs, original);
-    await checkCompiles(this.#work, waitingAs(actor, account), policy);
+    const { policy, original } = await this.#made(account, { body, actor, work: this.#work, atMs });
     const { guards = [], writes = [] } = this.#counted(account, policy, actor);
     const copied = original === undefined ? [] : [isThere(this.#keys, account, original.id)];
     const more = { guards: [...guards, ...copied], writes };
@@ -161,6 +177,16 @@ export class Policies {
     const refused = await this.#records.add(account, policy, addition, actor);
     if (refused !== undefined) throw refusal(refused, actor);
     return exactJson(policy);
+  }
+
+  async #made(
+    account: string,
+    { body, actor, work, atMs }: { body: PolicyCreate; actor: Actor; work: PolicyWork; atMs: number },
+  ): Promise<{ policy: Policy; original: Policy | undefined }> {
+    const original = await this.#originalOf(account, body, actor);
+    const policy = newPolicy(body, atMs, original);
+    await checkCompiles(work, waitingAs(actor, account), policy);
+    return { policy, original };
   }
 
   /** The policy that a new shadow copies. Throws ServiceError validation_failed. */

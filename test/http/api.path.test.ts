@@ -276,6 +276,8 @@ t.test('policies are tried on an event: nothing is recorded, and no counter move
     { policy_result: { outcome: 'allowed' }, judged: [{ result: 'not_matched' }] },
     'what does not match is said, too',
   );
+  const draft = { name: unique('policy'), agent_id: agentId, ...block };
+  t.match((await api.post('/v1/policies/preview', draft)).json, { events: 0, matched: 0, first: [], complete: true });
   t.match((await api.get(`/v1/events?agent_id=${agentId}`)).json, { total: 0 }, 'nothing was recorded');
   // The limit is one event in an hour: had an evaluation moved its counter, this one would be blocked.
   const sent = await submitUntil(agentId, { tool: 'pay' }, 'allowed');

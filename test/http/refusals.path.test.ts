@@ -317,6 +317,7 @@ t.test('nothing of one account can be had with the key of another', async (t) =>
     ['POST', '/v1/policies/:policy/revisions/1/restore'],
     ['GET', '/v1/policies/:policy/shadow-report'],
     ['POST', '/v1/policies/:policy/promote'],
+    ['POST', '/v1/policies/preview', { ...agentPolicy, agent_id: ':agent' }],
     ['POST', '/v1/policies/evaluate', { event: { agent_id: ':agent', type: 'custom', payload: {} } }],
     ['POST', '/v1/backtests', { policy_id: ':policy', from }],
     ['POST', '/v1/backtests', { policy: draft, from, agent_id: ':agent' }],

@@ -15,7 +15,8 @@ import { actor, connectStore, newAccount, refusal } from './harness.ts';
 const { address } = await startRedis(t);
 const store = await connectStore(t, address);
 const { redis, keys } = store;
-const sound: PolicyWork = { check: async () => [], evaluate: () => Promise.reject(new Error('not asked')) };
+const notAsked = () => Promise.reject(new Error('not asked'));
+const sound: PolicyWork = { check: async () => [], evaluate: notAsked, preview: notAsked };
 const policies = new Policies(store, sound);
 const agents = new Agents(store);
 

@@ -1,5 +1,7 @@
 // Policies: create, list, read, change, delete.
 import { deletedByHand } from '../../../clickhouse/queries/deleted-policies.ts';
+import { type EventRow, renderListed, withoutPayload } from '../../../clickhouse/queries/event-rows.ts';
+import { listEvents } from '../../../clickhouse/queries/list-events.ts';
 import { policyActivity } from '../../../clickhouse/queries/policy-activity.ts';
 import { POLICY_MODES, POLICY_TYPES, STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
@@ -7,15 +9,18 @@ import { exampleId } from '../../../schemas/described.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { PolicyEvaluated, PolicyEvaluation } from '../../../schemas/policy-evaluation.ts';
 import { PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../../schemas/policy-plan.ts';
+import { PolicyPreview } from '../../../schemas/policy-preview.ts';
 import { ServiceError } from '../../common/errors.ts';
+import { exactJson } from '../../common/exact-json.ts';
 import { isId } from '../../common/ids.ts';
-import { DECLARATION_BYTES_MAX } from '../../common/limits.ts';
+import { DECLARATION_BYTES_MAX, PREVIEW_EVENTS_MAX } from '../../common/limits.ts';
 import { keepToRevisions } from '../../registry/named-records.ts';
 import { isWithin } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, flag, namedFilters, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { ask, etagOf, found, json, markIncomplete, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
 import { jsonBody, type Owned, type Parts, type Route, route } from '../route.ts';
+import { Decisions } from './decisions.ts';
 
 export const ofPolicy: Owned = {
   what: 'policy',
@@ -131,6 +136,50 @@ export const policyRoutes: Route[] = [
   }),
   route({
     method: 'POST',
+    path: '/v1/policies/preview',
+    needs: 'configure',
+    bound: 'handler',
+    body: jsonBody(PolicyCreate, 'policy', { exact: true }),
+    idempotency: 'refused',
+    operation: {
+      id: 'previewPolicy',
+      tag: 'Policies',
+      summary: 'Say what a policy would have matched',
+      description:
+        'A policy as it would be created, judged on the newest events: those of its agent, else of all agents. Nothing is recorded and no counter moves; the name may be taken. For more events there are backtests, which judge in the same way.',
+      answers: {
+        200: { description: 'How many of the newest events match, and the first of them', schema: PolicyPreview },
+      },
+      bodyExample: {
+        name: 'no large payments',
+        type: 'block_action',
+        actions: ['log'],
+        conditions: { type: 'tool_call', 'payload.arguments.amount': { gt: 1000 } },
+      },
+    },
+    async handle({ account, body, actor, client }, { registry, barrier, clickhouse }) {
+      const policy = await registry.previews.draft(account, body, actor);
+      const isStored = await barrier.waitForEvents(account, policy.agent_id);
+      const { settle } = new Decisions(barrier, account);
+      const page = {
+        ...(policy.agent_id === null ? {} : { agentId: [policy.agent_id] }),
+        ...{ excludeAgents: await registry.agents.erasing(account), settle, signal: client.signal },
+        ...{ limit: PREVIEW_EVENTS_MAX, offset: 0 },
+      };
+      const { items, isShort, total } = await ask(() => listEvents(clickhouse, account, page));
+      const events = items.map(previewedEvent);
+      const found = await registry.previews.judge(account, { policy, events }, actor);
+      const rows = new Map(items.map((row) => [row.id, row]));
+      const first = found.first.map((id) => renderListed(withoutPayload(rows.get(id)!)));
+      const complete = isStored && found.isWhole && isShort !== true;
+      const approximate = policy.type === 'rate_limit' && (total === null || total > items.length);
+      const { events: judged, matched, unknown } = found;
+      const fields = exactJson({ events: judged, matched, unknown, complete, approximate });
+      return { status: 200, body: `${fields.slice(0, -1)},"first":[${first.join(',')}]}` };
+    },
+  }),
+  route({
+    method: 'POST',
     path: '/v1/policies/apply',
     needs: 'configure',
     bound: 'refused',
@@ -235,6 +284,15 @@ export const policyRoutes: Route[] = [
     },
   }),
 ];
+
+/** As a preview judges it. */
+function previewedEvent(row: EventRow) {
+  const { id, type, outcome, payload } = row;
+  return {
+    ...{ id, type, outcome, payload, agentId: row.agent_id, traceId: row.trace_id },
+    ...{ occurredMs: row.timestamp_ms, receivedMs: row.received_at_ms, policyResult: row.policy_result },
+  };
+}
 
 /**
  * Says of what is to be made that it was there, and was deleted by hand. false: it is not known of all of them, since
