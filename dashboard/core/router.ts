@@ -94,8 +94,8 @@ export function onLinkClick(event: MouseEvent): void {
     return;
   const link = (event.target as Element).closest('a');
   const href = link?.getAttribute('href');
-  if (link === null || href === null || href === undefined || !href.startsWith('./') || link.hasAttribute('download'))
-    return;
+  if (link === null || href === null || href === undefined || !href.startsWith('./')) return;
+  if (link.hasAttribute('download') || link.target !== '') return;
   event.preventDefault();
   go(href);
 }

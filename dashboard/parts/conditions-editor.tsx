@@ -8,18 +8,20 @@ export type Mistake = { path: string; message: string; line: number };
 
 export function ConditionsEditor({
   text,
-  mistakes,
+  isWrong,
+  lines: marked,
   onText,
 }: {
   text: string;
-  mistakes: readonly Mistake[];
+  isWrong: boolean;
+  /** Those with a mistake, from 0 on. */
+  lines: ReadonlySet<number>;
   onText: (text: string) => void;
 }) {
   const lines = text.split('\n');
   const unseen = lines.flatMap((line, i) =>
     piecesOf(line, true).some((piece) => typeof piece !== 'string') ? [i] : [],
   );
-  const marked = new Set(mistakes.map(({ line }) => line));
   return (
     <div class="field">
       <label for="conditions">Conditions (JSON)</label>
@@ -36,22 +38,11 @@ export function ConditionsEditor({
           spellcheck={false}
           rows={Math.max(6, lines.length)}
           value={text}
-          aria-invalid={mistakes.length > 0}
+          aria-invalid={isWrong}
           aria-describedby="mistakes"
           onInput={({ currentTarget }) => onText(currentTarget.value)}
         />
       </div>
-      <ul id="mistakes" class="mistakes">
-        {mistakes.map(({ path, message, line }) => (
-          <li key={path + message}>
-            {line >= 0 && <strong>Line {line + 1}: </strong>}
-            <code>
-              <Literal text={path} />
-            </code>{' '}
-            <Literal text={message} />
-          </li>
-        ))}
-      </ul>
       {unseen.length > 0 && (
         <ul class="mistakes" aria-label="Characters that cannot be seen">
           {unseen.map((i) => (
@@ -65,6 +56,27 @@ export function ConditionsEditor({
         </ul>
       )}
     </div>
+  );
+}
+
+export function linesOf(mistakes: readonly Mistake[]): Set<number> {
+  return new Set(mistakes.map(({ line }) => line));
+}
+
+/** Below the form and the text: they are of both. */
+export function Mistakes({ mistakes }: { mistakes: readonly Mistake[] }) {
+  return (
+    <ul id="mistakes" class="mistakes">
+      {mistakes.map(({ path, message, line }) => (
+        <li key={path + message}>
+          {line >= 0 && <strong>Line {line + 1}: </strong>}
+          <code>
+            <Literal text={path} />
+          </code>{' '}
+          <Literal text={message} />
+        </li>
+      ))}
+    </ul>
   );
 }
 

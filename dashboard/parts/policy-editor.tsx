@@ -1,5 +1,5 @@
-// The editor of a policy. Conditions are a form (policy-form.tsx) and below it their JSON, as the interface takes it;
-// what the service refuses is reported by its place, and the line of that place is marked. Before it is kept it can be
+// The editor of a policy. Conditions are a form (policy-form.tsx) or their JSON, as the interface takes it, each behind a
+// tab; below them it says what the policy would have matched. What the service refuses is reported by its place, and the line of that place is marked. Before it is kept it can be
 // tried on an event, replayed over those that were recorded, and kept as a shadow, which is judged beside the policies
 // in force and of which nothing comes.
 // Invariant: a policy is changed by If-Match, so what another person changed meanwhile is not overwritten unseen.
@@ -15,12 +15,14 @@ import type { Evaluated, WholePolicy } from '../core/types.ts';
 import { announce } from './announce.tsx';
 import { BacktestInShort } from './backtest-course.tsx';
 import { BacktestStart } from './backtest-start.tsx';
-import { ConditionsEditor, checkedJson, type Mistake, mistakesOf } from './conditions-editor.tsx';
+import { ConditionsEditor, checkedJson, linesOf, type Mistake, Mistakes, mistakesOf } from './conditions-editor.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
+import { FormOrJson } from './form-or-json.tsx';
 import { Literal } from './literal.tsx';
 import { AgentField } from './named.tsx';
 import { PolicyForm } from './policy-form.tsx';
+import { PolicyPreview } from './policy-preview.tsx';
 import { type Recorded, TryPolicy } from './try-policy.tsx';
 
 const STARTS: Record<PolicyType, string> = {
@@ -82,6 +84,11 @@ export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
     const fields = { type, actions: actionsOf(form), ...(name && { name }), ...(severity && { severity }), ...more };
     return jsonWith(fields, { conditions: checkedJson(text) });
   };
+  /** Its name may be missing while it is written. */
+  const previewed = (form: FormData): string => {
+    const named = { name: textOf(form, 'name') || 'draft', agent_id: scopeOf(form, policy) };
+    return draftOf(form, named);
+  };
   return (
     <Dialog
       title={
@@ -106,8 +113,12 @@ export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
           setType(next);
         }}
       />
-      <PolicyForm type={type} text={text} onText={setText} />
-      <ConditionsEditor text={text} mistakes={mistakes} onText={setText} />
+      <FormOrJson
+        form={<PolicyForm type={type} text={text} onText={setText} />}
+        json={<ConditionsEditor text={text} isWrong={mistakes.length > 0} lines={linesOf(mistakes)} onText={setText} />}
+      />
+      <Mistakes mistakes={mistakes} />
+      <PolicyPreview draft={previewed} />
       <Field label="What it is for">
         <input name="description" maxLength={2000} defaultValue={policy?.description ?? ''} />
       </Field>

@@ -1,5 +1,5 @@
-// The conditions of a policy as a form, above their JSON: each follows the other, for both show one text
-// (core/policy-form.ts). What the form has no field for is named, and stays in the JSON as it is.
+// The conditions of a policy as a form, beside their JSON (form-or-json.tsx): each follows the other, for both show one
+// text (core/policy-form.ts). What the form has no field for is named, and stays in the JSON as it is.
 import { useState } from 'preact/hooks';
 import { DETECTOR_NAMES, EVENT_TYPES, ON_TIMEOUT, type PolicyType } from '../../schemas/closed-sets.ts';
 import {
@@ -47,7 +47,7 @@ const WORDS: Record<string, string> = {
 export function PolicyForm({ type, text, onText }: Edit & { type: PolicyType }) {
   const form = formOf(text, RESERVED, SHOWN[type]);
   const facets = useRead<EventFacets>('v1/events/facets').value;
-  if (form === undefined) return <p class="quiet">The JSON below cannot be read; the form comes back when it can.</p>;
+  if (form === undefined) return <p class="quiet">The JSON cannot be read; the form comes back when it can.</p>;
   const edit = { text, onText };
   const valuesFor: Record<string, readonly string[]> = {
     type: EVENT_TYPES,

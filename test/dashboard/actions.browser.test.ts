@@ -8,6 +8,7 @@ import type { Page } from 'playwright-core';
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
+import { conditionsText } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
 async function actions(): Promise<void> {
@@ -24,7 +25,7 @@ async function actions(): Promise<void> {
     await go(page, `event?id=${event}`);
     await page.getByRole('link', { name: 'Try a policy on it' }).click();
     const dialog = page.getByRole('dialog');
-    const conditions = dialog.getByLabel('Conditions (JSON)');
+    const conditions = await conditionsText(dialog);
     const tryIt = dialog.getByRole('button', { name: 'Try', exact: true });
     t.match(await dialog.getByLabel('Event', { exact: true }).inputValue(), event, 'the event that was open');
     await conditions.fill('{\n  "tool": "pay",\n  "amount": { "gt": "many" }\n}');

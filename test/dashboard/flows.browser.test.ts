@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core';
 import t from 'tap';
 import { type Answer, Api } from '../support/api.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
+import { conditionsText } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
 /** Each would set `window.hit` if it ran. */
@@ -277,10 +278,10 @@ async function flows(): Promise<void> {
       await dialog.getByLabel('Name').fill('made by hand');
       t.ok(await dialog.getByRole('checkbox', { name: 'log' }).isChecked(), 'it begins as log');
       t.notOk(await dialog.getByRole('checkbox', { name: 'block' }).isChecked());
-      await dialog.getByLabel('Conditions (JSON)').fill('{\n  "tool": "pay",\n  "amount": { "gt": "many" }\n}');
+      await (await conditionsText(dialog)).fill('{\n  "tool": "pay",\n  "amount": { "gt": "many" }\n}');
       await dialog.getByRole('button', { name: 'Save' }).click();
       await dialog.getByText('Line 3').first().waitFor();
-      await dialog.getByLabel('Conditions (JSON)').fill('{ "tool": "pay" }');
+      await (await conditionsText(dialog)).fill('{ "tool": "pay" }');
       await dialog.getByRole('button', { name: 'Save' }).click();
       await page.getByRole('link', { name: 'made by hand' }).click();
       await page.getByRole('complementary').getByRole('button', { name: 'Switch off' }).click();

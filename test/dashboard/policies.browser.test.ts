@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
-import { tabTo, told } from '../support/page-reading.ts';
+import { conditionsText, tabTo, told } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
 /** More than a double holds. */
@@ -116,7 +116,7 @@ async function policies(): Promise<void> {
       await go(page, `policies?id=${id}`);
       await page.getByRole('button', { name: 'Change' }).click();
       const dialog = page.getByRole('dialog');
-      await dialog.getByLabel('Conditions (JSON)').fill('{ "payload.amount": { "gt": 3 } }');
+      await (await conditionsText(dialog)).fill('{ "payload.amount": { "gt": 3 } }');
       await api.patch(`/v1/policies/${id}`, amount(2));
       await api.patch(`/v1/policies/${id}`, { actions: ['alert'] });
       await dialog.getByRole('button', { name: 'Save' }).click();
@@ -252,9 +252,9 @@ async function tryDraft(t: Test, page: Page, begin: () => Promise<unknown>): Pro
   const dialog = page.getByRole('dialog');
   const says = dialog.getByRole('status');
   const tryIt = dialog.getByRole('button', { name: 'Try', exact: true });
-  await dialog
-    .getByLabel('Conditions (JSON)')
-    .fill('{ "tool": "wire", "arguments.amount": { "gt": 1000 }, "arguments.to": { "exists": true } }');
+  await (await conditionsText(dialog)).fill(
+    '{ "tool": "wire", "arguments.amount": { "gt": 1000 }, "arguments.to": { "exists": true } }',
+  );
   await tryIt.click();
   await dialog.getByText('would not match').waitFor();
   const unmet = await told(says.getByRole('list', { name: 'Conditions that did not hold' }));

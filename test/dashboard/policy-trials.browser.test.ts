@@ -7,7 +7,7 @@ import t from 'tap';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
-import { tabTo, told } from '../support/page-reading.ts';
+import { conditionsText, tabTo, told } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
 /** Enough that a replay of them is seen while it runs. */
@@ -64,10 +64,10 @@ async function trials(): Promise<void> {
       const dialog = page.getByRole('dialog');
       await dialog.getByLabel('Name').fill('no large payments');
       await dialog.getByRole('checkbox', { name: 'block' }).check();
-      await dialog.getByLabel('Conditions (JSON)').fill('{\n  "tool": "pay",\n  "arguments.amount": { "gt": "x" }\n}');
+      await (await conditionsText(dialog)).fill('{\n  "tool": "pay",\n  "arguments.amount": { "gt": "x" }\n}');
       await dialog.getByRole('button', { name: 'Replay' }).click();
       await dialog.getByText('Line 3').first().waitFor();
-      await dialog.getByLabel('Conditions (JSON)').fill('{ "tool": "pay", "arguments.amount": { "gt": 500 } }');
+      await (await conditionsText(dialog)).fill('{ "tool": "pay", "arguments.amount": { "gt": 500 } }');
       await dialog.getByRole('button', { name: 'Replay' }).click();
       const matrix = dialog.getByRole('table', { name: 'Outcomes then, and with the policy' });
       await matrix.waitFor();
@@ -226,7 +226,7 @@ async function trials(): Promise<void> {
     await go(page, `policies?id=${id}`);
     await page.getByRole('complementary').getByRole('button', { name: 'Change' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByLabel('Conditions (JSON)').fill('{ "tool": ["pay", "wire"], "arguments.amount": { "gt": 300 } }');
+    await (await conditionsText(dialog)).fill('{ "tool": ["pay", "wire"], "arguments.amount": { "gt": 300 } }');
     await dialog.getByLabel('Save it').selectOption('shadow');
     t.equal(await dialog.getByLabel('Name').inputValue(), 'limit (shadow)', 'a name of its own');
     await dialog.getByRole('button', { name: 'Save' }).click();

@@ -10,7 +10,7 @@ import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { axe } from '../support/axe.ts';
 import { browserTest, NETWORK_NAME, signIn, skip } from '../support/browser.ts';
-import { told } from '../support/page-reading.ts';
+import { conditionsText, told } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
 const MINUTE_MS = 60_000;
@@ -386,7 +386,7 @@ async function underTheHand(): Promise<void> {
     await go(page, 'policies?new=1');
     const dialog = page.getByRole('dialog', { name: 'New policy' });
     await dialog.getByLabel('Name').fill('written for long');
-    await dialog.getByLabel('Conditions (JSON)').fill('{ "tool": "much_thought" }');
+    await (await conditionsText(dialog)).fill('{ "tool": "much_thought" }');
     await dialog.getByLabel('What it is for').fill('so that nothing is lost');
     await endSessions(api);
     // The page may have noticed by itself; nothing below the sign-in can be used then.

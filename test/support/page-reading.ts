@@ -17,3 +17,9 @@ export async function tabTo(page: Page, name: string): Promise<void> {
   }
   throw new Error(`Tab does not come to ${name}`);
 }
+
+/** The text of the conditions in the editor of a policy, before which its tab is chosen. */
+export async function conditionsText(dialog: Locator): Promise<Locator> {
+  await dialog.getByRole('tab', { name: 'JSON' }).click();
+  return dialog.getByLabel('Conditions (JSON)');
+}

@@ -1,0 +1,93 @@
+// A policy that is made without JSON, in a real browser against the whole service: while one writes it says what the
+// policy would have matched; form and JSON follow each other. On a wide and a narrow screen, by keys too, and everyone
+// can read it (axe).
+import type { Page } from 'playwright-core';
+import t from 'tap';
+import { Api } from '../support/api.ts';
+import { axeInBothSchemes } from '../support/axe.ts';
+import { browserTest, signIn, skip } from '../support/browser.ts';
+import { conditionsText, tabTo, told } from '../support/page-reading.ts';
+import { startService } from '../support/service.ts';
+
+const WIDTHS = [1280, 360];
+
+async function form(): Promise<void> {
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
+  const api = new Api(t, service);
+  const agent = (await api.post('/v1/agents', { name: 'payer' })).json.id as string;
+  const send = (payload: object) => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload });
+  for (let n = 1; n <= 12; n++) await send({ tool: 'send_money', arguments: { amount: n * 250 } });
+  await send({ tool: 'read_file', path: '/etc/passwd', depth: 2 });
+  const go = (page: Page, place: string) => page.goto(`${service.url}/ui/${place}`);
+  const preview = (page: Page) => page.getByRole('region', { name: 'What it would have matched' });
+
+  for (const width of WIDTHS) {
+    const viewport = { width, height: 800 };
+
+    browserTest(`while one writes it says what it would have matched, ${width} px`, {}, async (t, open) => {
+      const { page } = await open({ viewport });
+      await signIn(page, service);
+      await go(page, 'policies?new=1');
+      const dialog = page.getByRole('dialog');
+      await preview(page).getByText('Would have matched 8 of the last 13 events.').waitFor();
+      const links = preview(page).getByRole('link');
+      t.equal(await links.count(), 5, 'with the first of them');
+      const newest = (await api.get('/v1/events?limit=2&payload=none')).json.items[1] as {
+        id: string;
+        summary: string;
+      };
+      t.match(await told(links.first()), newest.summary.slice(0, 20), 'by what they say');
+      t.match(await links.first().getAttribute('href'), newest.id);
+      await axeInBothSchemes(t, page, `a preview, ${width} px`);
+      const tool = dialog.getByLabel('Value of condition 2');
+      await tool.fill('read_file');
+      await dialog.getByRole('button', { name: 'Remove condition 3' }).click();
+      await preview(page).getByText('Would have matched 1 of the last 13 events.').waitFor();
+      t.match(await told(preview(page)), '/etc/passwd');
+      t.equal((await api.get('/v1/policies')).json.total, 0, 'nothing is kept');
+      const isWide = await page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
+      t.notOk(isWide, 'nothing stands out of the page');
+    });
+
+    browserTest(`form and JSON follow each other, and the tab stays, ${width} px`, {}, async (t, open) => {
+      const { page } = await open({ viewport });
+      await signIn(page, service);
+      await go(page, 'policies?new=1');
+      const dialog = page.getByRole('dialog');
+      await dialog.getByLabel('Value of condition 2').fill('refund');
+      const json = await conditionsText(dialog);
+      t.match(await json.inputValue(), '"payload.tool": "refund"', 'the JSON has what the form was given');
+      await json.fill('{\n  "type": "tool_call",\n  "payload.tool": ["read_file", "ls"],\n  "payload.depth": 2.0\n}');
+      await preview(page).getByText('Would have matched 1 of').waitFor();
+      await axeInBothSchemes(t, page, `the JSON of a policy, ${width} px`);
+      await tabTo(page, 'JSON');
+      await page.keyboard.press('ArrowLeft');
+      await dialog.getByRole('group', { name: 'Condition 3' }).waitFor();
+      t.equal(await dialog.getByLabel('Value of condition 3').inputValue(), '2.0', 'a value as it was written');
+      t.equal(await dialog.getByRole('tab', { name: 'Form' }).getAttribute('aria-selected'), 'true');
+      t.equal(await page.evaluate('document.activeElement.textContent'), 'Form', 'by keys');
+      await page.keyboard.press('ArrowRight');
+      await json.waitFor();
+      await page.goto('about:blank');
+      await go(page, 'policies?new=1');
+      t.equal(await dialog.getByRole('tab', { name: 'JSON' }).getAttribute('aria-selected'), 'true', 'what was chosen');
+      t.ok(await json.isVisible());
+    });
+  }
+
+  browserTest('of a draft that would be refused it counts nothing', { mayFail: /400/ }, async (t, open) => {
+    const { page } = await open();
+    await signIn(page, service);
+    await go(page, 'policies?new=1');
+    const json = await conditionsText(page.getByRole('dialog'));
+    for (const wrong of ['{ "tool": ', '{ "amount": { "gt": "many" } }']) {
+      await json.fill(wrong);
+      await preview(page).getByText('once it is sound').waitFor();
+      await json.fill('{ "payload.tool": "read_file" }');
+      await preview(page).getByText('Would have matched 1 of').waitFor();
+    }
+  });
+}
+
+if (skip !== false) t.plan(0, skip);
+else await form();
