@@ -64,6 +64,7 @@ import { PolicyEvaluations } from './registry/policy-evaluation.ts';
 import { PolicyPreviews } from './registry/policy-preview.ts';
 import { PolicyPromotions } from './registry/policy-promotion.ts';
 import type { RequestLimit } from './registry/principal.ts';
+import { ReadyPolicyFiles } from './registry/ready-policies.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Sessions } from './registry/sessions.ts';
 import { readiness, refusalOf, sharedReadiness } from './stores/readiness.ts';
@@ -340,6 +341,7 @@ function makeRegistry(
     accounts: new Accounts(store),
     ...{ agents, newAgents: new NewAgents(store, agents) },
     policies,
+    readyPolicies: new ReadyPolicyFiles(),
     previews: new PolicyPreviews(store, policies, work.trials),
     declarations: new PolicyDeclarations(store, work),
     promotions: new PolicyPromotions(store, work),

@@ -57,7 +57,7 @@ const OWN: Record<string, readonly string[]> = {
     ...['account', 'audit', 'cluster', 'dead-letter', 'policy', 'store'].map(
       (name) => `src/commands/${name}-commands.ts`,
     ),
-    ...['src/commands/doctor.ts', 'src/commands/policy-files.ts', 'src/common/errors.ts', 'src/http/admission.ts'],
+    ...['src/commands/doctor.ts', 'src/common/policy-files.ts', 'src/common/errors.ts', 'src/http/admission.ts'],
     ...[
       'src/process/addresses.ts',
       'src/process/config.ts',

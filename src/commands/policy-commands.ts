@@ -13,9 +13,9 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { PlannedPolicy, PolicyPlan } from '../../schemas/policy-plan.ts';
 import { exactJson, parseExact } from '../common/exact-json.ts';
+import { type FilePolicy, PolicyFileError, readPolicyFiles, textOfPolicies } from '../common/policy-files.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { serviceToAsk, UsageError } from './context.ts';
-import { type FilePolicy, PolicyFileError, readPolicyFiles, textOfPolicies } from './policy-files.ts';
 
 type Options = Record<string, string | boolean | undefined>;
 type Answer = { status: number; body: unknown };

@@ -117,6 +117,7 @@ import {
   PolicyMatchByType,
   PolicyPatchByType,
 } from '../../schemas/policy-types.ts';
+import { ReadyPolicies, ReadyPolicy } from '../../schemas/ready-policy.ts';
 import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
 import { ShadowReport } from '../../schemas/shadow-report.ts';
@@ -273,6 +274,8 @@ const NAMED: Record<string, Named> = {
   JudgedPolicy: of('What one policy said.', JudgedPolicy),
   PolicyEvaluated: of('What the policies said.', PolicyEvaluated),
   PolicyPreview: of('What a policy would have matched.', PolicyPreview),
+  ReadyPolicy: of('A policy that comes with the service.', ReadyPolicy),
+  ReadyPolicies: of('The policies that come with the service.', ReadyPolicies),
   ...Object.fromEntries(
     Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [
       name,

@@ -36,6 +36,7 @@ import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
 import type { PolicyPreviews } from '../registry/policy-preview.ts';
 import type { PolicyPromotions } from '../registry/policy-promotion.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
+import type { ReadyPolicyFiles } from '../registry/ready-policies.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Sessions } from '../registry/sessions.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
@@ -64,6 +65,7 @@ export type Parts = {
     policies: Policies;
     evaluations: PolicyEvaluations;
     previews: PolicyPreviews;
+    readyPolicies: ReadyPolicyFiles;
     declarations: PolicyDeclarations;
     backtests: Backtests;
     promotions: PolicyPromotions;

@@ -2,10 +2,10 @@
 // their text to a stored event. An input may be refused; what else happens is a finding: an unexpected error, two
 // readers that differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
-import { readPolicyFiles } from '../../src/commands/policy-files.ts';
 import { BufferPool } from '../../src/common/buffer-pool.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import { ObjectText } from '../../src/common/object-text.ts';
+import { readPolicyFiles } from '../../src/common/policy-files.ts';
 import { claudeCode } from '../../src/hooks/claude-code-hooks.ts';
 import { denied, readHook } from '../../src/hooks/read-hook.ts';
 import { BodyInflater, type InflatedBody } from '../../src/http/inflate-body.ts';

@@ -5,8 +5,8 @@ import path from 'node:path';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import type { Policy } from '../../schemas/policy.ts';
-import { type FilePolicy, PolicyFileError, readPolicyFiles, textOfPolicies } from '../../src/commands/policy-files.ts';
 import { exactJson, parseExact } from '../../src/common/exact-json.ts';
+import { type FilePolicy, PolicyFileError, readPolicyFiles, textOfPolicies } from '../../src/common/policy-files.ts';
 import { policy } from '../policy/support.ts';
 import { runs, SEED } from '../support/seed.ts';
 

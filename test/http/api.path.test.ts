@@ -240,6 +240,18 @@ t.test('every token of a payload comes back as it was sent', async (t) => {
   t.equal(({} as Record<string, unknown>).polluted, undefined);
 });
 
+t.test('the ready policies are there, each as a body that creates it', async (t) => {
+  const { items } = (await api.get('/v1/policies/ready')).json;
+  t.equal(items.length, 10, 'all of policies/*.yaml');
+  for (const { file, name, description, policy } of items) {
+    t.match(file, /^[a-z-]+\.yaml$/);
+    t.match(policy, { name, description });
+    const made = await api.post('/v1/policies', { ...policy, mode: 'shadow' });
+    t.match(made, { status: 201, json: { mode: 'shadow', conditions: policy.conditions } }, name);
+    await api.delete(`/v1/policies/${made.json.id}`);
+  }
+});
+
 t.test('policies are tried on an event: nothing is recorded, and no counter moves', async (t) => {
   const { id: agentId } = await newAgent();
   const block = { type: 'block_action', conditions: { tool: 'pay' }, actions: ['block'] };

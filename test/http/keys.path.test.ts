@@ -174,6 +174,7 @@ const ASKS: Record<string, Ask> = {
   'POST /v1/policies/evaluate': {
     body: ({ agent }) => ({ event: { agent_id: agent, type: 'custom', payload: {} } }),
   },
+  'GET /v1/policies/ready': {},
   'POST /v1/policies/preview': { body: ({ agent }) => ({ name: unique('policy'), agent_id: agent, ...pays }) },
   'POST /v1/policies/apply': { body: () => ({ owner: unique('owner'), policies: [], dry_run: true }) },
   'GET /v1/policies/{id}/revisions': { path: '/v1/policies/:policy/revisions' },

@@ -6,7 +6,7 @@ import path from 'node:path';
 import t from 'tap';
 import { Value } from 'typebox/value';
 import { PolicyCreate } from '../../schemas/policy.ts';
-import { readPolicyFiles } from '../../src/commands/policy-files.ts';
+import { readPolicyFiles } from '../../src/common/policy-files.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { EventView } from '../../src/policy/judgement.ts';
 import { mistakesOf } from '../../src/policy/policy-work.ts';

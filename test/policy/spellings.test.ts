@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { readPolicyFiles } from '../../src/commands/policy-files.ts';
+import { readPolicyFiles } from '../../src/common/policy-files.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { mistakesOf } from '../../src/policy/policy-work.ts';
 import { assetPath } from '../../src/process/assets.ts';

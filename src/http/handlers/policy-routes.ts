@@ -10,6 +10,7 @@ import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { PolicyEvaluated, PolicyEvaluation } from '../../../schemas/policy-evaluation.ts';
 import { PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../../schemas/policy-plan.ts';
 import { PolicyPreview } from '../../../schemas/policy-preview.ts';
+import { ReadyPolicies } from '../../../schemas/ready-policy.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { exactJson } from '../../common/exact-json.ts';
 import { isId } from '../../common/ids.ts';
@@ -132,6 +133,22 @@ export const policyRoutes: Route[] = [
       if (answer === 'no_agent') throw notFound('agent');
       if (answer === 'no_event') throw notFound('event');
       return json(200, answer);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/policies/ready',
+    needs: 'read',
+    bound: 'handler',
+    operation: {
+      id: 'listReadyPolicies',
+      tag: 'Policies',
+      summary: 'List the ready policies',
+      description: 'Those that come with the service, to begin with. None is in force before it is created.',
+      answers: { 200: { description: 'Each with the body that creates it', schema: ReadyPolicies } },
+    },
+    async handle(_call, { registry }) {
+      return json(200, { items: await registry.readyPolicies.list() });
     },
   }),
   route({

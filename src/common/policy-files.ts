@@ -19,9 +19,9 @@ import {
   visit,
 } from 'yaml';
 import type { Policy } from '../../schemas/policy.ts';
-import { exactNumber, isNumber, LongNumber } from '../common/exact-number.ts';
-import { DECLARATION_BYTES_MAX } from '../common/limits.ts';
-import { UserFacingError } from '../common/user-facing-error.ts';
+import { exactNumber, isNumber, LongNumber } from './exact-number.ts';
+import { DECLARATION_BYTES_MAX } from './limits.ts';
+import { UserFacingError } from './user-facing-error.ts';
 
 /** `place`: file and line at which it begins. */
 export type FilePolicy = { place: string; policy: Record<string, unknown> };
