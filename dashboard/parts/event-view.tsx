@@ -9,6 +9,7 @@ import { CopyButton, Time } from './buttons.tsx';
 import { Literal } from './literal.tsx';
 import { AgentLink } from './named.tsx';
 import { Payload } from './payload.tsx';
+import { PolicyOfEvent } from './policy-of-event.tsx';
 import { Reading, serviceUrl } from './states.tsx';
 import { placesOf, Why } from './why.tsx';
 
@@ -69,6 +70,7 @@ function Whole({ event }: { event: WholeEvent }) {
         )}
         <a href={hrefOf('event', { agent_id: event.agent_id, id: event.id })}>Open by itself</a>
       </div>
+      {may('configure') && !isBound() && <PolicyOfEvent key={event.id} event={event} />}
     </>
   );
 }

@@ -1,11 +1,15 @@
 // Policies and backtests: what each policy asks for, how often it matched in the last day, one of them open beside the
 // list, and an editor that marks what the service does not take. What is open is in the address.
+import { useMemo } from 'preact/hooks';
 import { ApiError, query } from '../core/api.ts';
+import type { TriedPolicy } from '../core/backtests.ts';
 import { type Known, useMatches } from '../core/by-id.ts';
-import { useList } from '../core/queries.ts';
+import { withTest } from '../core/policy-form.ts';
+import { fieldsOfEvent } from '../core/policy-of-event.ts';
+import { useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
-import type { Policy } from '../core/types.ts';
+import type { Policy, WholeEvent } from '../core/types.ts';
 import { BacktestList } from '../parts/backtest-list.tsx';
 import { BacktestView } from '../parts/backtest-view.tsx';
 import { Severity, Time } from '../parts/buttons.tsx';
@@ -14,9 +18,10 @@ import { Literal } from '../parts/literal.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';
 import { PolicyView } from '../parts/policy-view.tsx';
 import { Side } from '../parts/side.tsx';
-import { Empty, Reading } from '../parts/states.tsx';
+import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
 import { TryInForce } from '../parts/try-in-force.tsx';
+import type { Recorded } from '../parts/try-policy.tsx';
 
 /** What belongs to the policy that is open. */
 const CLOSED = {
@@ -134,16 +139,33 @@ function countText(matches: Known<number>): string {
   return matches === null || matches instanceof ApiError ? 'not known' : matches.toLocaleString('en');
 }
 
-/** `agent_id` and `event_id` of the address: the event to try it on. */
+/** `agent_id` and `event_id` of the address: the event to try it on; `field`: what of it the policy begins with. */
 function NewPolicy() {
   const { params } = place.value;
-  const [agentId, id] = [params.get('agent_id'), params.get('event_id')];
-  return (
-    <PolicyEditor
-      tried={agentId === null || id === null ? undefined : { agent_id: agentId, id }}
-      onClose={() => setParams({ new: undefined, agent_id: undefined, event_id: undefined }, { replace: true })}
-    />
-  );
+  const [agentId, id, fields] = [params.get('agent_id'), params.get('event_id'), params.getAll('field')];
+  const tried = agentId === null || id === null ? undefined : { agent_id: agentId, id };
+  const onClose = () =>
+    setParams({ new: undefined, agent_id: undefined, event_id: undefined, field: undefined }, { replace: true });
+  if (tried === undefined || fields.length === 0) return <PolicyEditor tried={tried} onClose={onClose} />;
+  return <NewPolicyOfEvent tried={tried} fields={fields} onClose={onClose} />;
+}
+
+type OfEventProps = { tried: Recorded; fields: readonly string[]; onClose: () => void };
+
+function NewPolicyOfEvent({ tried, fields, onClose }: OfEventProps) {
+  const path = `v1/agents/${encodeURIComponent(tried.agent_id)}/events/${encodeURIComponent(tried.id)}`;
+  const { value: event, error, retry } = useRead<WholeEvent>(path);
+  // What was begun stays as it is when the event is read again.
+  const draft = useMemo(() => (event === undefined ? undefined : draftOf(event, fields)), [event === undefined]);
+  if (draft !== undefined) return <PolicyEditor draft={draft} tried={tried} onClose={onClose} />;
+  return error === undefined ? null : <Problem error={error} retry={retry} />;
+}
+
+function draftOf(event: WholeEvent, fields: readonly string[]): TriedPolicy {
+  const picked = fieldsOfEvent(event).filter(({ field }) => fields.includes(field));
+  const text = picked.reduce((before, { field, value }) => withTest(before, field, value), '{}');
+  const plain = { name: '', type: 'block_action', agent_id: null, actions: ['log'], severity: null } as const;
+  return { ...plain, actions: [...plain.actions], conditions: { text } };
 }
 
 function NoPolicies() {

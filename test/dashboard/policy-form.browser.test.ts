@@ -75,7 +75,48 @@ async function form(): Promise<void> {
     });
   }
 
-  browserTest('of a draft that would be refused it counts nothing', { mayFail: /400/ }, async (t, open) => {
+  for (const width of WIDTHS)
+    browserTest(`a policy is made of an event, ${width} px`, {}, async (t, open) => {
+      const sent = await api.post(
+        `/v1/agents/${agent}/events`,
+        '{"type":"tool_call","payload":{"tool":"wire","account":653247040368672769,"arguments":{"amount":1000.0}}}',
+      );
+      await api.get('/v1/events?limit=1');
+      const { page } = await open({ viewport: { width, height: 800 } });
+      await signIn(page, service);
+      await go(page, `event?agent_id=${agent}&id=${sent.json.id}`);
+      await page.getByText('Make a policy of this').click();
+      const isPicked = (name: string) => page.getByRole('checkbox', { name }).isChecked();
+      for (const name of ['type', 'payload.tool']) t.ok(await isPicked(name), name);
+      t.notOk(await isPicked('payload.account'));
+      for (const name of ['payload.account', 'payload.arguments.amount'])
+        await page.getByRole('checkbox', { name }).check();
+      await axeInBothSchemes(t, page, `what a policy is made of, ${width} px`);
+      await page.getByRole('link', { name: 'Open it in the editor' }).click();
+      const dialog = page.getByRole('dialog');
+      await preview(page)
+        .getByText(/Would have matched \d+ of/)
+        .waitFor();
+      t.notMatch(page.url(), /wire|6532/, 'no value is in the address');
+      t.equal(await dialog.getByRole('combobox', { name: 'Type' }).first().inputValue(), 'block_action');
+      t.same(
+        JSON.parse((await dialog.getByLabel('Conditions (JSON)').inputValue()).replace(/:\s*(\d[\d.]+)/g, ':"$1"')),
+        {
+          ...{ type: 'tool_call', 'payload.tool': 'wire' },
+          ...{ 'payload.account': '653247040368672769', 'payload.arguments.amount': '1000.0' },
+        },
+        'with the digits that were sent',
+      );
+      t.match(await dialog.getByLabel('Event', { exact: true }).inputValue(), sent.json.id, 'to be tried on it');
+      await dialog.getByLabel('Name').fill(`like this one, ${width}`);
+      await dialog.getByRole('button', { name: 'Save' }).click();
+      await page.getByRole('link', { name: `like this one, ${width}` }).waitFor();
+      const [made] = (await api.get(`/v1/policies?q=${width}`)).json.items;
+      t.match(made, { type: 'block_action', actions: ['log'], mode: 'enforce', agent_id: null });
+      await api.delete(`/v1/policies/${made.id}`);
+    });
+
+  browserTest('of a draft that would be refused it counts nothing', { mayFail: /400/ }, async (_, open) => {
     const { page } = await open();
     await signIn(page, service);
     await go(page, 'policies?new=1');
