@@ -12,6 +12,7 @@ import type { Event, ListedEvent, TraceWithEvents } from '../../schemas/event.ts
 import type { Facets, Histogram } from '../../schemas/event-counts.ts';
 import type { Policy, PolicyRevision as RevisionOfPolicy } from '../../schemas/policy.ts';
 import type { PolicyPreview } from '../../schemas/policy-preview.ts';
+import type { ReadyPolicy as ReadyPolicyOfFile } from '../../schemas/ready-policy.ts';
 import type { ListedSession, Session } from '../../schemas/session.ts';
 import type { Difference } from './differences.ts';
 import type { RawJson } from './json.ts';
@@ -35,6 +36,7 @@ type Raw<T> = Omit<T, 'payload'> & { payload: RawJson };
 /** With its payload as text, token by token as it was sent. */
 export type WholeEvent = Raw<Static<typeof Event>>;
 export type EventRow = Omit<Static<typeof ListedEvent>, 'payload'>;
+export type ReadyPolicy = Omit<ReadyPolicyOfFile, 'policy'> & { policy: RawJson };
 export type PolicyPreviewed = Omit<Static<typeof PolicyPreview>, 'first'> & { first: EventRow[] };
 export type ApprovalRow = Omit<Static<typeof ListedApproval>, 'event'> & {
   event?: (WholeEvent & { summary: string }) | null;

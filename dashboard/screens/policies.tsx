@@ -17,6 +17,7 @@ import { Search } from '../parts/filters.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';
 import { PolicyView } from '../parts/policy-view.tsx';
+import { ReadyPolicies } from '../parts/ready-policies.tsx';
 import { Side } from '../parts/side.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
@@ -29,7 +30,7 @@ const CLOSED = {
   ...{ range: undefined, from: undefined, to: undefined },
 };
 
-/** The address: `view` which list, `id` and `backtest` what is open beside it, `new` and `try` a dialog. */
+/** The address: `view` which list, `id` and `backtest` what is open beside it, `new`, `ready` and `try` a dialog. */
 export function Policies() {
   const { params } = place.value;
   const [id, backtest] = [params.get('id'), params.get('backtest')];
@@ -51,6 +52,9 @@ export function Policies() {
         </Side>
       )}
       {params.has('new') && may('configure') && !isBound() && <NewPolicy />}
+      {params.has('ready') && may('configure') && !isBound() && (
+        <ReadyPolicies onClose={() => setParams({ ready: undefined }, { replace: true })} />
+      )}
       {params.has('try') && may('configure') && (
         <TryInForce onClose={() => setParams({ try: undefined }, { replace: true })} />
       )}
@@ -85,9 +89,14 @@ function Head({ areBacktests }: { areBacktests: boolean }) {
         </button>
       )}
       {may('configure') && !isBound() && (
-        <button type="button" class="primary" onClick={() => setParams({ new: '1' })}>
-          New policy
-        </button>
+        <>
+          <button type="button" onClick={() => setParams({ ready: '1' })}>
+            Ready policies
+          </button>
+          <button type="button" class="primary" onClick={() => setParams({ new: '1' })}>
+            New policy
+          </button>
+        </>
       )}
     </header>
   );
@@ -173,7 +182,8 @@ function NoPolicies() {
     <Empty title="No policies yet">
       <p>
         A policy says which events are blocked, wait for a person, are counted, or are looked through for secrets. Begin
-        with the action <code>log</code>: it records what would have matched, and stops no agent.
+        with the action <code>log</code>: it records what would have matched, and stops no agent. <b>Ready policies</b>{' '}
+        has some to begin with.
       </p>
     </Empty>
   );

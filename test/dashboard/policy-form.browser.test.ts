@@ -116,6 +116,36 @@ async function form(): Promise<void> {
       await api.delete(`/v1/policies/${made.id}`);
     });
 
+  for (const width of WIDTHS)
+    browserTest(
+      `a ready policy is tried as a shadow by one click, ${width} px`,
+      { mayFail: /409/ },
+      async (t, open) => {
+        const { page } = await open({ viewport: { width, height: 800 } });
+        await signIn(page, service);
+        await go(page, 'policies');
+        await page.getByRole('button', { name: 'Ready policies' }).click();
+        const dialog = page.getByRole('dialog');
+        const tried = dialog.getByRole('button', { name: /^Try it as a shadow/ });
+        await tried.first().waitFor();
+        t.equal(await tried.count(), 10);
+        await axeInBothSchemes(t, page, `ready policies, ${width} px`);
+        await dialog.getByRole('button', { name: /large payments need approval/ }).click();
+        await dialog.getByRole('link', { name: /large payments need approval/ }).click();
+        await page.getByRole('heading', { name: 'large payments need approval' }).waitFor();
+        const [made] = (await api.get('/v1/policies?q=large%20payments')).json.items;
+        t.match(made, { mode: 'shadow', type: 'require_approval', status: 'active' });
+        const { items } = (await api.get('/v1/policies/ready')).json;
+        const file = items.find(({ name }: { name: string }) => name === made.name);
+        t.same(made.conditions, file.policy.conditions, 'as it stands in the file');
+        await go(page, 'policies?ready=1');
+        await dialog.getByRole('button', { name: /large payments need approval/ }).click();
+        await dialog.getByText('Another policy has this name').waitFor();
+        t.equal((await api.get('/v1/policies')).json.total, 1, 'and nothing is made twice');
+        await api.delete(`/v1/policies/${made.id}`);
+      },
+    );
+
   browserTest('of a draft that would be refused it counts nothing', { mayFail: /400/ }, async (_, open) => {
     const { page } = await open();
     await signIn(page, service);
