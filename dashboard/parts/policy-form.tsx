@@ -1,6 +1,6 @@
 // The conditions of a policy as a form, beside their JSON (form-or-json.tsx): each follows the other, for both show one
 // text (core/policy-form.ts). What the form has no field for is named, and stays in the JSON as it is.
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { DETECTOR_NAMES, EVENT_TYPES, ON_TIMEOUT, type PolicyType } from '../../schemas/closed-sets.ts';
 import {
   FORM_OPERATORS,
@@ -21,7 +21,8 @@ import {
   writtenValue,
 } from '../core/policy-form.ts';
 import { useRead } from '../core/queries.ts';
-import type { EventFacets } from '../core/types.ts';
+import { recordedFields } from '../core/recorded-fields.ts';
+import type { EventFacets, EventRow, Page } from '../core/types.ts';
 import { Field } from './dialog.tsx';
 import { Literal } from './literal.tsx';
 import '../styles/policy-form.css';
@@ -37,6 +38,8 @@ const SHOWN: Record<PolicyType, readonly string[]> = {
 };
 const RESERVED = [...new Set([...Object.values(SHOWN).flat(), 'payload_schema'])];
 const FIELDS = ['type', 'payload.tool', 'payload.arguments', 'payload.prompt', 'payload.model', 'trace_id'];
+/** Fields and values are suggested from what these begin with. */
+const NEWEST = 'v1/events?payload=preview&limit=100';
 const WORDS: Record<string, string> = {
   ...{ is: 'is', 'any of': 'is any of', eq: 'is exactly', ne: 'is not', in: 'is in', not_in: 'is not in' },
   ...{ gt: 'is more than', gte: 'is at least', lt: 'is less than', lte: 'is at most' },
@@ -47,9 +50,14 @@ const WORDS: Record<string, string> = {
 export function PolicyForm({ type, text, onText }: Edit & { type: PolicyType }) {
   const form = formOf(text, RESERVED, SHOWN[type]);
   const facets = useRead<EventFacets>('v1/events/facets').value;
+  const newest = useRead<Page<EventRow>>(NEWEST).value;
+  const recorded = useMemo(() => recordedFields(newest?.items.map((one) => one.payload_preview ?? '') ?? []), [newest]);
   if (form === undefined) return <p class="quiet">The JSON cannot be read; the form comes back when it can.</p>;
   const edit = { text, onText };
   const valuesFor: Record<string, readonly string[]> = {
+    ...Object.fromEntries(
+      [...recorded].map(([path, values]) => [bareName(path), values.map((one) => shownValue(one))]),
+    ),
     type: EVENT_TYPES,
     model: facets?.model.values.map(({ value }) => value) ?? [],
     agent_id: facets?.agent_id.values.map(({ value }) => value) ?? [],
@@ -62,7 +70,7 @@ export function PolicyForm({ type, text, onText }: Edit & { type: PolicyType }) 
         <TestRow key={`${test.member}.${test.inner}`} n={i + 1} test={test} suggested={valuesFor} {...edit} />
       ))}
       <datalist id="policy-fields">
-        {FIELDS.map((one) => (
+        {[...new Set([...FIELDS, ...recorded.keys()])].map((one) => (
           <option key={one} value={one} />
         ))}
       </datalist>
@@ -95,15 +103,19 @@ export function PolicyForm({ type, text, onText }: Edit & { type: PolicyType }) 
   );
 }
 
+function bareName(field: string): string {
+  return field.replace(/^payload\./, '');
+}
+
 function freeField(taken: readonly string[]): string {
-  return FIELDS.find((one) => !taken.includes(one) && !taken.includes(one.replace('payload.', ''))) ?? 'payload.';
+  return FIELDS.find((one) => !taken.includes(one) && !taken.includes(bareName(one))) ?? 'payload.';
 }
 
 type RowProps = Edit & { n: number; test: Test; suggested: Record<string, readonly string[]> };
 
 function TestRow({ n, test, suggested, text, onText }: RowProps) {
-  const bare = test.field.replace(/^payload\./, '');
-  const list = bare in suggested ? `policy-values-${bare}` : undefined;
+  const bare = bareName(test.field);
+  const list = Object.hasOwn(suggested, bare) ? `policy-values-${bare}` : undefined;
   // a short form cannot stand beside other operators
   const isShared = test.inner !== undefined && hasSiblings(text, test);
   const isText = isOfText(test.operator);

@@ -40,6 +40,12 @@ async function form(): Promise<void> {
       t.match(await links.first().getAttribute('href'), newest.id);
       await axeInBothSchemes(t, page, `a preview, ${width} px`);
       const tool = dialog.getByLabel('Value of condition 2');
+      const suggested = (id: string | null) =>
+        page.evaluate<string[]>(
+          `[...document.getElementById(${JSON.stringify(id)}).options].map(({ value }) => value)`,
+        );
+      t.same((await suggested(await tool.getAttribute('list'))).sort(), ['read_file', 'send_money'], 'recorded tools');
+      t.ok((await suggested('policy-fields')).includes('payload.arguments.amount'), 'and recorded fields');
       await tool.fill('read_file');
       await dialog.getByRole('button', { name: 'Remove condition 3' }).click();
       await preview(page).getByText('Would have matched 1 of the last 13 events.').waitFor();
