@@ -202,7 +202,7 @@ export function useList<T>(
     [pages],
   );
   /** How long the list was when more was asked for while it was being read again: then it is read on, after that. */
-  const wanted = useRef<number>();
+  const wanted = useRef<number | undefined>(undefined);
   useEffect(() => {
     if (result.isFetching || wanted.current === undefined) return;
     const isStill = wanted.current === items.length;
