@@ -105,8 +105,8 @@ function takeTurns(name: string, run: () => Promise<void>): void {
   turns.set(name, turn);
 }
 
-/** Until `signal` fires. Does not reject. */
-async function lead(ask: string, signal: AbortSignal, send: Send): Promise<void> {
+/** Reads the stream, of a hidden page too, until `signal` fires. Does not reject. */
+export async function lead(ask: string, signal: AbortSignal, send: Send): Promise<void> {
   let last = '';
   for (let tries = 0; !signal.aborted; tries++) {
     let toldMs = 0;

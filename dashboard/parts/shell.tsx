@@ -2,6 +2,7 @@
 import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { useLive } from '../core/live.ts';
+import { notifies } from '../core/notify.ts';
 import { changed, useRead } from '../core/queries.ts';
 import { go, hrefOf, onLinkClick, place } from '../core/router.ts';
 import { ended, isBound, session } from '../core/session.ts';
@@ -9,7 +10,7 @@ import { switchZone, zoneName } from '../core/time.ts';
 import type { Approval, Page } from '../core/types.ts';
 import { visible } from '../core/visible.ts';
 import { SCREENS, type Screen } from '../screens/routes.ts';
-import { Announcements } from './announce.tsx';
+import { Announcements, announce } from './announce.tsx';
 import { Dialog } from './dialog.tsx';
 import { ScreenIcon } from './icon.tsx';
 import { inForce, useKeys } from './keys.ts';
@@ -38,6 +39,7 @@ export function Shell() {
   const waiting = useWaiting();
   const open = overlay.value;
   useTitle(found, waiting);
+  useNotifications();
   useShortcuts();
   const links = useRef<HTMLUListElement>(null);
   useEffect(() => {
@@ -121,6 +123,27 @@ function useTitle(screen: Screen | undefined, waiting: number): void {
   useEffect(() => {
     document.title = `${waiting > 0 ? `(${waiting}) ` : ''}${screen?.title ?? 'Gatehouse'} · Gatehouse`;
   }, [screen, waiting]);
+}
+
+/** Where a person wishes it, the browser notifies of what waits. */
+function useNotifications(): void {
+  const isOn = notifies.value;
+  const of = ended.value === undefined ? session.value?.id : undefined;
+  useEffect(() => {
+    if (!isOn || of === undefined || of === null) return undefined;
+    let stop: (() => void) | undefined;
+    let isLeft = false;
+    import('../core/notifier.ts').then(
+      ({ startNotifying }) => {
+        if (!isLeft) stop = startNotifying(of);
+      },
+      () => announce('What notifies you could not be loaded. Load the page again.'),
+    );
+    return () => {
+      isLeft = true;
+      stop?.();
+    };
+  }, [isOn, of]);
 }
 
 function useShortcuts(): void {

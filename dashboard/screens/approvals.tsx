@@ -18,6 +18,7 @@ import { EventView } from '../parts/event-view.tsx';
 import { useKeys } from '../parts/keys.ts';
 import { Literal } from '../parts/literal.tsx';
 import { Actor, AgentName } from '../parts/named.tsx';
+import { NotifyButton } from '../parts/notify-button.tsx';
 import { Payload } from '../parts/payload.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
 import { placesOf, Why } from '../parts/why.tsx';
@@ -64,6 +65,7 @@ export function Approvals() {
         <header class="bar">
           <h1 class="grow">Approvals</h1>
           <LiveState isAway={isAway} />
+          <NotifyButton />
           <label>
             <span class="hidden">Which approvals</span>
             <select

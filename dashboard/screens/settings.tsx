@@ -13,6 +13,7 @@ import { setTheme, type Theme, theme } from '../parts/colours.ts';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { AgentField, AgentName } from '../parts/named.tsx';
+import { NotifyButton } from '../parts/notify-button.tsx';
 import { Reading } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
 
@@ -44,6 +45,10 @@ export function Settings() {
                 <option value="dark">dark</option>
               </select>
             </label>
+          </dd>
+          <dt>Notifications</dt>
+          <dd>
+            <NotifyButton />
           </dd>
         </dl>
         <button type="button" onClick={() => void signOut().catch((error: Error) => announce(error.message))}>

@@ -1,10 +1,11 @@
-// The dashboard of who is on call, in a real browser against the whole service: what a finger presses on a phone is large
-// enough and lies under nothing, and a decision and the kill switch are taps.
-import type { Page } from 'playwright-core';
+// The dashboard of who is on call, in a real browser against the whole service: what a finger presses on a phone is
+// large enough and lies under nothing, a decision and the kill switch are taps, and the browser notifies of what waits,
+// where a person has wished it, and nowhere else.
+import type { BrowserContext, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
-import { browserTest, signIn, skip } from '../support/browser.ts';
+import { browserTest, NETWORK_NAME, signIn, skip } from '../support/browser.ts';
 import { startService } from '../support/service.ts';
 
 const TARGET_PX = 44;
@@ -32,6 +33,26 @@ const CONTROLS = `(within) => {
   });
 }`;
 type Control = { name: string; height: number; isFree: boolean; isOn: boolean; beside: number };
+
+/** The browser's own notifications, which it shows nowhere without a window, noted as they are made. */
+const NOTED = `
+  globalThis.asked = 0;
+  globalThis.told = [];
+  globalThis.Notification = class extends Notification {
+    static requestPermission() {
+      globalThis.asked++;
+      return super.requestPermission();
+    }
+    constructor(title, options) {
+      super(title, options);
+      globalThis.told.push({ title, ...options, one: this, isClosed: false });
+    }
+    close() {
+      globalThis.told.find(({ one }) => one === this).isClosed = true;
+      super.close();
+    }
+  };`;
+type Told = { title: string; body: string; tag: string; isClosed: boolean };
 
 async function onCall(): Promise<void> {
   const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
@@ -86,6 +107,126 @@ async function onCall(): Promise<void> {
         await page.getByRole('button', { name: 'Switch off payer' }).waitFor();
       }
     });
+
+  browserTest('one tab notifies of what waits, where a person has wished it', {}, async (t, open) => {
+    for (const severity of ['low', 'critical'])
+      await api.post('/v1/policies', {
+        ...{ name: `no ${severity}`, type: 'block_action', severity, actions: ['block'] },
+        conditions: { tool: severity },
+      });
+    const { page, context } = await open();
+    await context.grantPermissions(['notifications'], { origin: service.url });
+    await context.addInitScript(NOTED);
+    await signIn(page, service, 'settings');
+    const button = page.getByRole('button', { name: 'Notify me in this browser' });
+    t.equal(await button.getAttribute('aria-pressed'), 'false', 'off, although the browser would let it');
+    await wait({ arguments: { amount: 1 } });
+    await page.getByRole('navigation').getByText('1', { exact: true }).waitFor();
+    t.same(await page.evaluate('[asked, told.length]'), [0, 0], 'unasked nothing is asked, and nothing is told');
+    await button.click();
+    await page.locator('button[aria-pressed=true]').waitFor();
+    t.equal(await page.evaluate('asked'), 1);
+    t.match(await toldIn(context), [{ title: 'Gatehouse notifies you here' }], 'how it looks');
+    const kept = await page.evaluate<string>('JSON.stringify(localStorage) + JSON.stringify(sessionStorage)');
+    t.match(kept, /gatehouse-notify/);
+    t.notOk(kept.includes(service.key), 'no key is kept');
+
+    const second = await context.newPage();
+    await go(second, 'overview');
+    await second.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await becomes(
+      () => locksOf(page),
+      ({ held, pending }) => held === 1 && pending === 1,
+    );
+    const toldOf = async (text: string) =>
+      (await toldIn(context)).filter(({ title, body }) => `${title} ${body}`.includes(text));
+    const first = await wait({ arguments: { amount: 1250 }, note: 'what no notification says' });
+    await becomes(
+      () => toldOf('1250'),
+      (told) => told.length > 0,
+    );
+    for (const tool of ['low', 'critical'])
+      await api.until(
+        () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool, of: 'what it does' } }),
+        ({ json }) => json.policy_result.outcome === 'blocked',
+      );
+    await becomes(
+      () => toldOf('critical'),
+      (told) => told.length > 0,
+    );
+    const told = await toldIn(context);
+    t.match(await toldOf('1250'), [{ title: 'Waits for you: a person looks', body: 'pay(amount: 1250)', tag: first }]);
+    t.match(await toldOf('critical'), [{ title: 'Anomaly, critical', tag: /^ano_/ }]);
+    t.equal(told.length, 3, 'each once, by one of two tabs, and nothing of low severity');
+    t.notOk(JSON.stringify(told).includes('no notification says'), 'the sentence alone');
+
+    const leads = (await page.evaluate<number>('told.length')) > 1 ? page : second;
+    await leads.evaluate(`told.find(({ tag }) => tag === '${first}').one.dispatchEvent(new Event('click'))`);
+    await leads.waitForURL(new RegExp(`/ui/approvals\\?id=${first}$`));
+    await leads.getByRole('button', { name: /^Approve/ }).waitFor();
+    await api.post(`/v1/approvals/${first}`, { decision: 'deny' });
+    await leads.waitForFunction(`told.filter(({ isClosed }) => isClosed).length === 1`);
+    t.match(await toldOf('1250'), [{ isClosed: true }], 'what is decided is not told any longer');
+
+    const other = leads === page ? second : page;
+    await leads.close();
+    await becomes(
+      async () => {
+        await wait({ arguments: { amount: 77 } });
+        return toldOf('77');
+      },
+      (told) => told.length > 0,
+    );
+    await go(other, 'approvals');
+    await other.getByRole('button', { name: 'Notify me in this browser' }).click();
+    await becomes(
+      () => locksOf(other),
+      ({ held, pending }) => held + pending === 0,
+    );
+    t.equal(await other.evaluate(`localStorage.getItem('gatehouse-notify')`), null, 'off again, and not kept');
+  });
+
+  browserTest(
+    'where a browser may not or cannot notify it says so',
+    { mayFail: /Cross-Origin-Opener/ },
+    async (t, open) => {
+      const { page, context } = await open();
+      await context.addInitScript(NOTED);
+      await signIn(page, service, 'approvals');
+      const button = page.getByRole('button', { name: 'Notify me in this browser' });
+      await button.click();
+      await page.getByText(/denies notifications|have not allowed it/).waitFor();
+      t.equal(await button.getAttribute('aria-pressed'), 'false');
+      const { page: far } = await open();
+      await signIn(far, { ...service, url: service.url.replace('127.0.0.1', NETWORK_NAME) }, 'settings');
+      await far.getByText('Browsers notify only of pages over HTTPS, or of this machine.').waitFor();
+      await far.getByRole('button', { name: 'Notify me in this browser' }).click();
+      t.equal(await far.evaluate(`localStorage.getItem('gatehouse-notify')`), null);
+    },
+  );
+}
+
+/** Throws where it does not. */
+async function becomes<T>(ask: () => Promise<T>, isWanted: (answer: T) => boolean): Promise<void> {
+  for (let tries = 0; tries < 200; tries++) {
+    if (isWanted(await ask())) return;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  throw new Error('It has not become so.');
+}
+
+/** The notifications of all tabs. */
+async function toldIn(context: BrowserContext): Promise<Told[]> {
+  const ask = '(globalThis.told ?? []).map(({ one, ...said }) => said)';
+  return (await Promise.all(context.pages().map((page) => page.evaluate<Told[]>(ask)))).flat();
+}
+
+/** Tabs that notify, and that wait for their turn. */
+function locksOf(page: Page): Promise<{ held: number; pending: number }> {
+  return page.evaluate(`navigator.locks.query().then(({ held, pending }) => {
+    const count = (all) => all.filter(({ name }) => name.startsWith('gatehouse:notify:')).length;
+    return { held: count(held), pending: count(pending) };
+  })`);
 }
 
 /** `least`: so many controls are there, so that none of them is overlooked. */
