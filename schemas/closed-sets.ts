@@ -157,6 +157,8 @@ export const AUDIT_ACTIONS = [
   'session.ended',
   'backtest.created',
   'backtest.deleted',
+  'view.created',
+  'view.deleted',
   'account.updated',
   'account.deleted',
   'registry.recovered',
@@ -173,9 +175,13 @@ export const RESOURCE_TYPES = [
   'approval',
   'session',
   'backtest',
+  'view',
   'account',
 ] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
+
+/** Lists of the dashboard that a view can be saved of. */
+export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;
 
 export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];

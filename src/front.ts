@@ -67,6 +67,7 @@ import type { RequestLimit } from './registry/principal.ts';
 import { ReadyPolicyFiles } from './registry/ready-policies.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Sessions } from './registry/sessions.ts';
+import { Views } from './registry/views.ts';
 import { readiness, refusalOf, sharedReadiness } from './stores/readiness.ts';
 import {
   connectionsPart,
@@ -351,6 +352,7 @@ function makeRegistry(
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),
     sessions: new Sessions(store),
+    views: new Views(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),
   };
 }

@@ -28,7 +28,8 @@ const OWN: Record<string, readonly string[]> = {
       'restore',
       'restore-approvals',
     ].map((name) => `src/registry/${name}.ts`),
-    ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/backtests-process.ts'],
+    ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/registry/views.ts'],
+    'src/backtests-process.ts',
   ],
   'entries of streams, heads of chains, files of the installation': [
     ...['schemas/entry.ts', 'src/audit/checkpoint.ts', 'src/audit/checkpoints.ts', 'src/audit/sources.ts'],

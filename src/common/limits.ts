@@ -141,6 +141,8 @@ export const SHELL_WORD_FORMS_MAX = 64;
 export const SHELL_VALUE_CHARACTERS_MAX = 4 * KiB;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
+/** Saved views: 200 KB of Redis at most, and more than a menu is read to the end. */
+export const VIEWS_MAX = 100;
 /**
  * What keys that are bound to an agent may fill of each bound of the account, all of them together: the rest is left to
  * its people. And of one agent policies, alerts and keys together, more than which its own keys do not add: of those in

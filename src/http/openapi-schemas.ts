@@ -52,6 +52,7 @@ import {
   SEVERITIES,
   STATUSES,
   TRIGGERS,
+  VIEW_SCREENS,
 } from '../../schemas/closed-sets.ts';
 import { FreeObject, Metadata, page } from '../../schemas/common.ts';
 import { OPERATORS } from '../../schemas/condition.ts';
@@ -130,6 +131,7 @@ import {
   ExportTraceServiceResponse,
   RpcStatus,
 } from '../../schemas/spans.ts';
+import { SavedView, ViewCreate } from '../../schemas/view.ts';
 import { ERRORS } from '../common/errors.ts';
 import { takesNull } from '../common/optional-nulls.ts';
 
@@ -296,6 +298,10 @@ const NAMED: Record<string, Named> = {
   AlertCreated: of('The new alert; for a webhook with its signing secret.', AlertCreated),
   AlertPatch: taken('What to change of an alert; at least one field.', AlertPatch),
   AlertPage: of('A page of alerts.', page(Alert)),
+  SavedView: of('A list of the dashboard with its filters, saved under a name.', SavedView),
+  ViewCreate: taken('A view to save.', ViewCreate),
+  SavedViewPage: of('A page of saved views.', page(SavedView)),
+  ViewScreen: set(VIEW_SCREENS, 'A screen of the dashboard that a view can be saved of.'),
   Delivery: of('One notification on its way to one target.', Delivery),
   DeliveryAttempt: of('One attempt to send a notification.', DeliveryAttempt),
   DeliveryPage: of('A page of deliveries.', page(Delivery)),

@@ -115,6 +115,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   'audit-logs': ['log', 'the entry'],
   'api-keys': ['key', 'the API key'],
   sessions: ['ses', 'the session'],
+  views: ['viw', 'the view'],
   erasures: ['agt', 'the agent that was deleted'],
 };
 
@@ -131,6 +132,7 @@ const TAGS: Record<string, string> = {
   'Audit log': 'Who did what, in hash chains that can be verified.',
   'API keys': 'Keys of the account.',
   Sessions: 'Browsers that are signed in.',
+  Views: 'Lists of the dashboard with their filters, saved under a name.',
   Stream: 'What comes in, live.',
   Account: 'The account of the key.',
   Operations: 'For those who run the service.',

@@ -39,6 +39,7 @@ import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { ReadyPolicyFiles } from '../registry/ready-policies.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Sessions } from '../registry/sessions.ts';
+import type { Views } from '../registry/views.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { BodyParts } from './body-parts.ts';
@@ -74,6 +75,7 @@ export type Parts = {
     apiKeys: ApiKeys;
     approvals: Approvals;
     sessions: Sessions;
+    views: Views;
   };
   authenticator: Pick<Authenticator, 'principalOf'>;
   limiter: Pick<RequestLimiter, 'admit'>;

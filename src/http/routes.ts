@@ -21,6 +21,7 @@ import { sessionRoutes } from './handlers/session-routes.ts';
 import { spanRoutes } from './handlers/spans.ts';
 import { streamRoutes } from './handlers/stream.ts';
 import { traceRoutes } from './handlers/traces.ts';
+import { viewRoutes } from './handlers/view-routes.ts';
 import { openApiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 
@@ -51,6 +52,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...auditLogRoutes,
     ...apiKeyRoutes,
     ...sessionRoutes,
+    ...viewRoutes,
     ...accountRoutes,
     ...streamRoutes,
     ...healthRoutes,

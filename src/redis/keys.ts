@@ -162,6 +162,9 @@ export class Keys {
   /** Hash alert id -> JSON AlertRecord. */
   alerts = (account: string) => this.#a(account, 'alerts');
   alertNames = (account: string) => this.#a(account, 'alert-names');
+  /** Hash view id -> JSON SavedView. */
+  views = (account: string) => this.#a(account, 'views');
+  viewNames = (account: string) => this.#a(account, 'view-names');
   /** Hash delivery id -> JSON DeliveryRecord, from its enqueueing to its end: what waits to be sent. */
   deliveries = (account: string) => this.#a(account, 'deliveries');
   /**

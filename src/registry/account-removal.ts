@@ -1,7 +1,7 @@
 // Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
 // In this order: its keys, so that no caller is admitted any more; its agents, each with its events, approvals and
-// deliveries, which the pipelines erase as they do for any deleted agent; policies and alerts of the account; its name;
-// at last its record.
+// deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts and views of the account;
+// its name; at last its record.
 // Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted
 // agent. An id is never used again: the name is given back before the record goes, so that a kill in between leaves a
 // record to be deleted by its id, and never a name that leads to an account of yesterday.
@@ -17,6 +17,7 @@ import { Backtests } from './backtests.ts';
 import { AGAIN, answering, below, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
 import { Policies } from './policies.ts';
 import type { Actor } from './principal.ts';
+import { Views } from './views.ts';
 
 /** How many of each went. */
 type Removed = { keys: number; agents: number; policies: number; alerts: number };
@@ -34,6 +35,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
     policies: new Policies(store),
     alerts: new Alerts(store),
     backtests: new Backtests(store),
+    views: new Views(store),
   };
   const removed: Removed = { keys: 0, agents: 0, policies: 0, alerts: 0 };
   removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor, { mayBeLast: true }));
@@ -41,6 +43,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
   removed.policies = await each(parts.policies, id, (policy) => parts.policies.remove(id, policy, actor));
   removed.alerts = await each(parts.alerts, id, (alert) => parts.alerts.remove(id, alert, actor));
   await each(parts.backtests, id, (backtest) => parts.backtests.remove(id, backtest, actor));
+  await each(parts.views, id, (view) => parts.views.remove(id, view, actor));
   await giveNameBack(store, account);
   await removeRecord(store, account, actor);
   return removed;
@@ -72,9 +75,13 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
     const text = await redis.hget(hash, id);
     if (text === null) return true;
     const at = (store.now ?? steadyNow)();
-    const empty: Guard[] = [keys.apiKeys(id), keys.policies(id), keys.alerts(id), keys.backtests(id)].map((key) =>
-      below('full', ['hlen', key], 1),
-    );
+    const empty: Guard[] = [
+      keys.apiKeys(id),
+      keys.policies(id),
+      keys.alerts(id),
+      keys.backtests(id),
+      keys.views(id),
+    ].map((key) => below('full', ['hlen', key], 1));
     const { refused } = await commit(store, {
       account: id,
       at,

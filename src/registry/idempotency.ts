@@ -1,4 +1,4 @@
-// Creates under an Idempotency-Key (before and around a policy's or alert's commit).
+// Creates under an Idempotency-Key (before and around the commit of a policy, an alert or a view).
 //   running   a marker with the request's fingerprint, IDEMPOTENCY_RUNNING_MS
 //   done      the answer, IDEMPOTENCY_KEPT_MS, written by the very commit that makes the change: a kill leaves both or
 //             neither
@@ -32,7 +32,7 @@ const release = new Script<number>('lease-release', readAsset('src/redis/lease-r
 const ANSWERS_KEPT_MAX = 1_000;
 const NOTHING_KEPT: Keeping = { guards: [], writes: () => [] };
 
-type Request = { account: string; kind: 'policy' | 'alert'; idempotency: Idempotency | undefined };
+type Request = { account: string; kind: 'policy' | 'alert' | 'view'; idempotency: Idempotency | undefined };
 
 /**
  * Runs `create` unless its answer is kept already. Throws what it throws, and ServiceError idempotency_conflict,

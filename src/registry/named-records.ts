@@ -1,4 +1,4 @@
-// Records that have a name and may belong to an agent: what policies and alerts share (inside their classes, on
+// Records that have a name and may belong to an agent: what policies, alerts and views share (inside their classes, on
 // commit.ts). Each kind has a hash of records, a hash of names, and an audit entry with every change; the agent's own
 // set says what its deletion changes. What only one kind has goes with a change as further guards and writes.
 // Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is
@@ -35,8 +35,9 @@ export type Named = {
   id: string;
   name: string;
   agent_id: string | null;
-  status: Status;
-  updated_at: string;
+  /** Of kinds that can be changed. */
+  status?: Status;
+  updated_at?: string;
   /** Of policies: by whom it is declared. */
   owner?: string;
   /** Of kinds that have revisions: from 1, raised by each change. A deletion is one, too. */
@@ -44,7 +45,7 @@ export type Named = {
 };
 
 type NamedKind<R> = {
-  kind: 'policy' | 'alert';
+  kind: 'policy' | 'alert' | 'view';
   hash: (account: string) => string;
   names: (account: string) => string;
   /** A record from its text, which may be of an older form. */
@@ -235,6 +236,7 @@ export class NamedRecords<R extends Named> {
     actor: Actor,
   ): ChangeStep | 'agent' {
     const { kind, hash, names } = this.#kind;
+    if (kind === 'view') throw new Error('a view is not changed');
     const { id } = before;
     after.updated_at = isoTime(at);
     if (before.revision !== undefined) after.revision = before.revision + 1;

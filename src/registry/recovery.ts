@@ -14,6 +14,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ResourceType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import type { SavedView } from '../../schemas/view.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { readAsset } from '../process/assets.ts';
 import { acknowledging } from '../redis/client.ts';
@@ -139,6 +140,7 @@ async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: R
     agent: () => redis.get(keys.agent(account, id)),
     policy: () => redis.hget(keys.policies(account), id),
     alert: () => redis.hget(keys.alerts(account), id),
+    view: () => redis.hget(keys.views(account), id),
     api_key: () => redis.hget(keys.apiKeys(account), id),
   }[kind]();
   return text === null ? null : (JSON.parse(text) as object);
@@ -175,6 +177,11 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
       const { name, agent_id } = before as AlertRecord;
       return [['hdel', keys.alerts(account), id], ['hdel', keys.alertNames(account), name], ...unscoped(agent_id)];
     }
+    case 'view':
+      return [
+        ['hdel', keys.views(account), id],
+        ['hdel', keys.viewNames(account), (before as SavedView).name],
+      ];
     default: {
       const { sha256, agent_id = null } = before as ApiKeyRecord;
       return [['hdel', keys.apiKeys(account), id], ['del', keys.apiKeyIndex(sha256)], ...unscoped(agent_id)];

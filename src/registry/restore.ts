@@ -11,6 +11,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import type { SavedView } from '../../schemas/view.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
@@ -55,7 +56,7 @@ export function rebuildRegistry(
     const { keys } = store;
     const isLost = (account: string) => lost.has(tagOf(keys.revision(keys.shardOf(account))));
     const newest = await newestOf(rows);
-    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0 };
+    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0, view: 0 };
     const revisions = new Map<number, number>();
     const names: CommandArgs[] = [];
     const now = (store.now ?? steadyNow)();
@@ -158,6 +159,11 @@ export function writesOf(
         ...scope(agent_id),
       ];
     }
+    case 'view':
+      return [
+        ['hset', keys.views(account), id, text],
+        ['hset', keys.viewNames(account), (row.record as SavedView).name, id],
+      ];
     case 'api_key': {
       const { sha256, agent_id = null } = row.record as ApiKeyRecord;
       return [
