@@ -30,6 +30,7 @@ export type { Compared, Overview } from '../../schemas/overview.ts';
 export type { Policy } from '../../schemas/policy.ts';
 export type { PolicyEvaluated as Evaluated } from '../../schemas/policy-evaluation.ts';
 export type { ShadowCounts, ShadowReport } from '../../schemas/shadow-report.ts';
+export type { SavedView } from '../../schemas/view.ts';
 
 type Raw<T> = Omit<T, 'payload'> & { payload: RawJson };
 

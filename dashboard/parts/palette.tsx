@@ -1,7 +1,8 @@
-// Ctrl K: to a screen, an agent, a policy by its name, or to whatever an id names.
+// Ctrl K: to a screen, a saved view, an agent, a policy by its name, or to whatever an id names.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { go, hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
+import { hrefOfView, useViews } from '../core/views.ts';
 import { SCREENS } from '../screens/routes.ts';
 import { Literal } from './literal.tsx';
 import { useFound } from './named.tsx';
@@ -15,6 +16,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const [at, setAt] = useState(0);
   const agents = useFound('agents', words, SHOWN_MAX);
   const policies = useFound(isBound() ? undefined : 'policies', words, SHOWN_MAX);
+  const views = useViews();
   useLayoutEffect(() => dialog.current?.showModal(), []);
   const all: Target[] = [
     ...byId(words.trim()),
@@ -22,6 +24,11 @@ export function Palette({ onClose }: { onClose: () => void }) {
       title,
       kind: 'screen',
       href: hrefOf(path),
+    })),
+    ...(views.value?.items ?? []).map((view) => ({
+      title: view.name,
+      kind: `view of ${view.screen}`,
+      href: hrefOfView(view),
     })),
     ...(agents.value?.items ?? []).map(({ id, name }) => ({
       title: name,
@@ -56,8 +63,8 @@ export function Palette({ onClose }: { onClose: () => void }) {
           aria-expanded="true"
           aria-controls="palette-list"
           aria-activedescendant={shown[at] === undefined ? undefined : `palette-${at}`}
-          aria-label="A screen, an agent, a policy, or an id"
-          placeholder="A screen, an agent, a policy, or an id"
+          aria-label="A screen, a view, an agent, a policy, or an id"
+          placeholder="A screen, a view, an agent, a policy, or an id"
           value={words}
           onInput={({ currentTarget }) => {
             setWords(currentTarget.value);

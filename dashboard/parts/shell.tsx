@@ -185,7 +185,7 @@ function Keys({ onClose }: { onClose: () => void }) {
     <Dialog title="Keys" onClose={onClose}>
       <dl class="facts">
         {[
-          ['Ctrl K', 'Go to a screen, an agent, a policy, or an id'],
+          ['Ctrl K', 'Go to a screen, a view, an agent, a policy, or an id'],
           ...tables.map(([key, { does }]) => [key, does]),
           ...SCREENS.filter(({ key }) => key !== undefined).map(({ key, title }) => [`g ${key}`, title]),
         ].map(([key, does]) => (

@@ -17,6 +17,7 @@ import { AgentLink, AgentName } from '../parts/named.tsx';
 import { SeriesChart } from '../parts/series-chart.tsx';
 import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
+import { ViewMenu } from '../parts/view-menu.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 /** Half of the stretch of events that is linked to around an anomaly. */
@@ -69,14 +70,17 @@ export function Anomalies() {
           <ExportMenu path={`v1/anomalies/export${asked}`} name="anomalies" />
           <CopyButton text={shareUrl} label="Share" />
         </header>
-        <Filters
-          specs={[
-            { name: 'kind', label: 'Kind', choices: values(ANOMALY_KINDS) },
-            { name: 'severity', label: 'Severity', choices: values(SEVERITIES) },
-            { name: 'agent_id', label: 'Agent', choices: [], found: 'agents' },
-          ]}
-          chipsFor={['policy_id']}
-        />
+        <div class="bar">
+          <Filters
+            specs={[
+              { name: 'kind', label: 'Kind', choices: values(ANOMALY_KINDS) },
+              { name: 'severity', label: 'Severity', choices: values(SEVERITIES) },
+              { name: 'agent_id', label: 'Agent', choices: [], found: 'agents' },
+            ]}
+            chipsFor={['policy_id']}
+          />
+          <ViewMenu screen="anomalies" />
+        </div>
         <Reading
           of={list}
           {...(list.items.length === 0

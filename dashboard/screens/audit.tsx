@@ -17,6 +17,7 @@ import { Actor } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
 import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
+import { ViewMenu } from '../parts/view-menu.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 const NAMES = ['action', 'actor', 'resource_type', 'resource_id'];
@@ -76,13 +77,16 @@ export function Audit() {
           <ExportMenu path={`v1/audit-logs/export${asked}`} name="audit-log" />
           <CopyButton text={shareUrl} label="Share" />
         </header>
-        <Filters
-          specs={[
-            { name: 'action', label: 'Action', choices: values(AUDIT_ACTIONS) },
-            { name: 'resource_type', label: 'Resource', choices: values(RESOURCE_TYPES) },
-          ]}
-          chipsFor={['actor', 'resource_id']}
-        />
+        <div class="bar">
+          <Filters
+            specs={[
+              { name: 'action', label: 'Action', choices: values(AUDIT_ACTIONS) },
+              { name: 'resource_type', label: 'Resource', choices: values(RESOURCE_TYPES) },
+            ]}
+            chipsFor={['actor', 'resource_id']}
+          />
+          <ViewMenu screen="audit" />
+        </div>
         <label class="by">
           <input
             type="checkbox"

@@ -21,6 +21,7 @@ import { useKeys } from '../parts/keys.ts';
 import { NoEvents } from '../parts/no-events.tsx';
 import { Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
+import { ViewMenu } from '../parts/view-menu.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 const FACETS = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
@@ -103,6 +104,7 @@ export function Events() {
         <div class="bar">
           <Filters specs={specsOf(facets.value)} chipsFor={MORE} />
           <ColumnMenu columns={columns} />
+          <ViewMenu screen="events" />
         </div>
         <label class="by">
           Told apart by{' '}

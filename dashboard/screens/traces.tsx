@@ -12,6 +12,7 @@ import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { Cut } from '../parts/literal.tsx';
 import { NARROW_ROW_PX, narrow } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
+import { ViewMenu } from '../parts/view-menu.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 export function Traces() {
@@ -38,6 +39,7 @@ export function Traces() {
         <Filters specs={[{ name: 'agent_id', label: 'Agent', choices: [], found: 'agents' }]} />
         <Sorting />
         <ColumnMenu columns={columns} />
+        <ViewMenu screen="traces" />
       </div>
       <Reading
         of={list}

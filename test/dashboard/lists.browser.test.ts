@@ -1,5 +1,5 @@
 // What a person reads in the rows of lists: what was asked, which tool is called with what, at a desk and on a phone;
-// and that columns and order are in the address.
+// that columns and order are in the address, and that such an address is saved as a view of the account.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
@@ -94,6 +94,68 @@ async function lists(): Promise<void> {
     await traces.getByText('Where is my order?').waitFor();
     t.equal(await traces.getByRole('link').count(), 1, 'the one with these words');
   });
+
+  browserTest(
+    'a list is saved as a view, and found in its menu and by Ctrl K',
+    { mayFail: /404|409/ },
+    async (t, open) => {
+      const { page } = await open({ viewport: SIZES[0]! });
+      await signIn(page, service);
+      const filters: Record<string, string> = {
+        ...{ events: 'outcome=blocked&range=24h&columns=tokens', traces: 'sort=tokens&order=asc' },
+        ...{ anomalies: 'severity=high&severity=critical', audit: 'action=event.blocked' },
+      };
+      const save = async (name: string) => {
+        await page.getByRole('button', { name: 'Save view' }).click();
+        await page.getByRole('dialog').getByLabel('Name').fill(name);
+        await page.getByRole('dialog').getByRole('button', { name: 'Save', exact: true }).click();
+      };
+      for (const [screen, query] of Object.entries(filters)) {
+        await page.goto(`${service.url}/ui/${screen}?${query}&id=evt_open&live=1`);
+        await save(`mine of ${screen}`);
+        await page.getByRole('dialog').waitFor({ state: 'detached' });
+      }
+      const kept = (await api.get('/v1/views')).json.items as { screen: string; query: string }[];
+      t.same(Object.fromEntries(kept.map(({ screen, query }) => [screen, query])), filters, 'without what is open');
+
+      await page.goto(`${service.url}/ui/events`);
+      const menu = page.getByText('Views', { exact: true });
+      await menu.click();
+      await page.getByRole('link', { name: 'mine of events' }).waitFor();
+      t.equal(await page.getByRole('link', { name: /^mine of/ }).count(), 1, 'the menu has those of this list');
+      await axeInBothSchemes(t, page, 'views');
+      await page.getByRole('link', { name: 'mine of events' }).click();
+      await page.getByRole('button', { name: 'Remove the filter outcome blocked' }).waitFor();
+      t.equal(new URL(page.url()).search, `?${filters['events']}`);
+      await save('mine of events');
+      await page.getByRole('alert').getByText('Another view has this name.').waitFor();
+      await page.reload();
+      await page.getByRole('button', { name: 'Save view' }).waitFor();
+
+      await page.keyboard.press('Control+k');
+      await page.getByRole('combobox', { name: /^A screen, a view/ }).fill('mine of aud');
+      await page.getByRole('option', { name: 'mine of audit' }).waitFor();
+      await page.keyboard.press('Enter');
+      await page.waitForURL(/\/ui\/audit\?action=event\.blocked$/);
+      await menu.click();
+      await page.getByRole('button', { name: 'Delete the view mine of audit' }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+      await page.getByText('None is saved of this list.').waitFor();
+      t.equal((await api.get('/v1/views')).json.total, 3);
+
+      const { key } = (await api.post('/v1/api-keys', { label: 'looks', scope: 'read' })).json;
+      const { page: reader } = await open();
+      await signIn(reader, { url: service.url, key });
+      await reader.getByText('Views', { exact: true }).click();
+      await reader.getByRole('link', { name: 'mine of events' }).waitFor();
+      t.equal(await reader.getByRole('button', { name: /Save view|Delete the view/ }).count(), 0, 'it only reads');
+      const bound = (await api.post('/v1/api-keys', { label: 'its own', scope: 'read', agent_id: agent })).json.key;
+      const { page: own } = await open();
+      await signIn(own, { url: service.url, key: bound });
+      await own.getByText('Columns', { exact: true }).first().waitFor();
+      t.equal(await own.getByText('Views', { exact: true }).count(), 0, 'a key of an agent has none');
+    },
+  );
 }
 
 if (skip !== false) t.plan(0, skip);
