@@ -1,5 +1,5 @@
-// `npm start` as a person starts it and ends it: whatever process is killed, and however, nothing of the service is
-// left.
+// `npm start` as a person starts it and ends it: the first start says in lines for people what it does, and in JSON to
+// a program; whatever process is killed, and however, nothing of the service is left.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type Runtime, StateDir } from '../../src/embedded/state-dir.ts';
 import { PROJECT_ROOT } from '../../src/process/assets.ts';
+import { programOnPath } from '../support/programs.ts';
 import { hasOwnStores, makeDataDir, serviceEnvironment } from '../support/service.ts';
 
 const READY_MS_MAX = 180_000;
@@ -16,6 +17,54 @@ const READY_MS_MAX = 180_000;
 const GONE_MS_MAX = 60_000;
 
 type Started = { npm: ChildProcess; runtime: Runtime; dataDir: string; said: () => string };
+
+/** Gives a program a terminal (util-linux). */
+const SCRIPT = programOnPath('script');
+const CLOCK = /^\d\d:\d\d:\d\d [\w-]+: /;
+
+for (const { where, isTerminal, isForPeople, format } of [
+  { where: 'on a terminal is in lines for people', isTerminal: true, isForPeople: true, format: {} },
+  { where: 'on a terminal is in JSON where that is set', isTerminal: true, format: { GATEHOUSE_LOG_FORMAT: 'json' } },
+  { where: 'without a terminal is in JSON', isTerminal: false, format: {} },
+]) {
+  const skip = isTerminal && SCRIPT === undefined ? 'there is no script(1) on this machine' : false;
+  t.test(`what the first start says ${where}`, { skip }, async (t) => {
+    const env = { GATEHOUSE_LOG_LEVEL: 'info', ...format };
+    const { npm, runtime, dataDir, said } = await npmStart(t, { isTerminal, env });
+    const key = readFileSync(path.join(dataDir, 'admin-key'), 'utf8').trim();
+    process.kill(runtime.pid, 'SIGTERM');
+    if (npm.exitCode === null) await once(npm, 'close');
+    const lines = said()
+      .split(/\r?\n/)
+      .filter((line) => line !== '');
+    const url = /^Gatehouse \S+ is ready at (http:\/\/127\.0\.0\.1:\d+)$/m.exec(lines.join('\n'))?.[1];
+    t.ok(url, 'where it is');
+    t.ok(lines.includes(`  ${key}`), 'the key');
+    t.ok(
+      lines.some((line) => line.startsWith(`Dashboard: ${url}/ui/#key=${key} `)),
+      'the link that signs in',
+    );
+    const [json, spoken] = [lines.filter((line) => line.startsWith('{')), lines.filter((line) => CLOCK.test(line))];
+    const messages = json.map((line) => (JSON.parse(line) as { msg: string }).msg);
+    if (isForPeople === true) {
+      t.same(json, [], `of ${lines.length} lines none is JSON`);
+      t.ok(
+        spoken.some((line) => line.endsWith('supervisor: starting Redis and ClickHouse')),
+        'what it does',
+      );
+      t.ok(
+        spoken.some((line) => line.endsWith('front-1: ready')),
+        'each process by its name',
+      );
+    } else {
+      t.same(spoken, [], 'no line of the log is for people');
+      t.ok(
+        ['engines.starting', 'workers.starting', 'process.ready'].every((msg) => messages.includes(msg)),
+        'what it does',
+      );
+    }
+  });
+}
 
 for (const [signal, what] of [
   ['SIGTERM', 'npm passes it on'],
@@ -64,10 +113,13 @@ t.test('npx finds the command in the checkout', async (t) => {
   t.match(said, /^\d+\.\d+\.\d+\n$/);
 });
 
-async function npmStart(t: Test): Promise<Started> {
+/** `isTerminal`: at one of its own. */
+type How = { isTerminal?: boolean; env?: Record<string, string> };
+
+async function npmStart(t: Test, how: How = {}): Promise<Started> {
   if (!hasOwnStores()) t.comment('with the embedded engines all the same');
   const dataDir = await makeDataDir();
-  const { npm, said } = run(dataDir, ['start']);
+  const { npm, said } = run(dataDir, ['start'], how);
   const state = new StateDir(dataDir);
   let runtime: Runtime | undefined;
   t.teardown(async () => {
@@ -86,10 +138,12 @@ async function npmStart(t: Test): Promise<Started> {
 }
 
 /** npm as from a shell: nothing of the npm that may run this test, nor of its settings. */
-function run(dataDir: string, args: string[]): { npm: ChildProcess; said: () => string } {
-  const env = serviceEnvironment({ GATEHOUSE_PORT: '0', GATEHOUSE_DATA_DIR: dataDir, GATEHOUSE_LOG_LEVEL: 'warn' });
+function run(dataDir: string, args: string[], { isTerminal = false, env: more = {} }: How = {}) {
+  const own = { GATEHOUSE_PORT: '0', GATEHOUSE_DATA_DIR: dataDir, GATEHOUSE_LOG_LEVEL: 'warn' };
+  const env = serviceEnvironment({ ...own, ...more });
   const outside = Object.fromEntries(Object.entries(env).filter(([name]) => !/^npm_/i.test(name)));
-  const npm = spawn('npm', args, { cwd: PROJECT_ROOT, env: outside, stdio: ['ignore', 'pipe', 'pipe'] });
+  const [program, words] = isTerminal ? [SCRIPT!, ['-qec', ['npm', ...args].join(' '), '/dev/null']] : ['npm', args];
+  const npm = spawn(program, words, { cwd: PROJECT_ROOT, env: outside, stdio: ['ignore', 'pipe', 'pipe'] });
   let text = '';
   for (const stream of [npm.stdout, npm.stderr]) stream.on('data', (data: Buffer) => (text += data.toString()));
   return { npm, said: () => text };
