@@ -3,7 +3,7 @@
 // that tool are sent over fresh connections (so that both fronts are met) until 12 in a row are blocked. The time from
 // the answer of the creation to the last event that was still allowed is the delay; then the policy is deleted.
 // Then the same of one among 1,000 policies while single events come in by an open loop: what these wait longer than
-// before the changes is what laying the rules out anew costs them.
+// before the changes is what laying the rules out again costs them.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HttpClient } from './http-client.ts';
 import { openLoad, summarize } from './open-loop.ts';
