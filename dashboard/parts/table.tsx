@@ -4,16 +4,23 @@ import type { ComponentChildren } from 'preact';
 
 export type TableRow = { key: string; isOpen?: boolean; cells: readonly ComponentChildren[] };
 
-type TableProps = { head: readonly string[]; rows: readonly TableRow[]; kind?: 'wide' | 'counts' };
+type TableProps = {
+  head: readonly string[];
+  rows: readonly TableRow[];
+  kind?: 'wide' | 'counts';
+  /** Columns whose digits stand one under the other. */
+  numbers?: readonly string[];
+};
 
 /** `rows`: each with as many cells as `head` has names. `kind`: one of counts stays a table where there is no room. */
-export function Table({ head, rows, kind = 'wide' }: TableProps) {
+export function Table({ head, rows, kind = 'wide', numbers = [] }: TableProps) {
+  const classOf = (name: string) => (numbers.includes(name) ? 'number' : undefined);
   return (
     <table class={kind}>
       <thead>
         <tr>
           {head.map((name) => (
-            <th key={name} scope="col">
+            <th key={name} scope="col" class={classOf(name)}>
               {name}
             </th>
           ))}
@@ -24,7 +31,7 @@ export function Table({ head, rows, kind = 'wide' }: TableProps) {
           <tr key={key} class={isOpen ? 'open' : ''}>
             <th scope="row">{cells[0]}</th>
             {cells.slice(1).map((cell, i) => (
-              <td key={head[i + 1]} data-label={head[i + 1]}>
+              <td key={head[i + 1]} class={classOf(head[i + 1]!)} data-label={head[i + 1]}>
                 {cell}
               </td>
             ))}

@@ -57,6 +57,7 @@ export function Agents() {
             ...['Agent', 'Status', 'Last sign of life', 'Last 24 hours', 'Events', 'Blocked'],
             ...(may('configure') ? ['Switch'] : []),
           ]}
+          numbers={['Events', 'Blocked']}
           rows={list.items.map((agent) => ({ key: agent.id, cells: cellsOf(agent, () => setDialog(agent)) }))}
         />
         {list.hasMore && (

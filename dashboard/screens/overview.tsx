@@ -68,6 +68,7 @@ function Agents({ overview }: { overview: Whole }) {
       {agents !== null && (
         <Table
           head={['Agent', 'Last sign of life', 'Today', 'Events', 'Blocked', 'Anomalies']}
+          numbers={['Events', 'Blocked', 'Anomalies']}
           rows={agents.items.map(({ id, name, status, last_seen_at: seen, events, blocked, anomalies, parts }) => ({
             key: id,
             cells: [

@@ -111,6 +111,7 @@ function PolicyList({ open }: { open: string | null }) {
   return (
     <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
       <Table
+        numbers={['Matches in 24 h']}
         head={['Policy', 'Type', 'Actions', 'Status', 'Matches in 24 h', 'Changed']}
         rows={list.items.map((policy) => ({
           key: policy.id,

@@ -95,6 +95,18 @@ async function lists(): Promise<void> {
     t.equal(await traces.getByRole('link').count(), 1, 'the one with these words');
   });
 
+  browserTest('numbers of a table stand one under the other', {}, async (t, open) => {
+    const { page } = await open({ viewport: SIZES[0]! });
+    await signIn(page, service, 'policies');
+    const column = page.getByRole('table').locator('[data-label="Matches in 24 h"]');
+    await column.nth(1).waitFor();
+    const looks = await page.evaluate<string[]>(
+      `[...document.querySelectorAll('thead th:nth-child(5), [data-label="Matches in 24 h"]')]
+        .map((cell) => getComputedStyle(cell)).map((its) => its.textAlign + ' ' + its.fontVariantNumeric)`,
+    );
+    t.same(looks, Array(3).fill('right tabular-nums'), 'of the head and of two policies');
+  });
+
   browserTest(
     'a list is saved as a view, and found in its menu and by Ctrl K',
     { mayFail: /404|409/ },
