@@ -252,6 +252,14 @@ t.test('the ready policies are there, each as a body that creates it', async (t)
   }
 });
 
+t.test('views: saved, listed, deleted (the whole story: views.path.test.ts)', async (t) => {
+  const view = { name: unique('view'), screen: 'events', query: 'outcome=blocked' };
+  const made = await api.post('/v1/views', view);
+  t.match(made, { status: 201, json: view });
+  t.match((await api.get('/v1/views')).json, { items: [view], total: 1 });
+  t.equal((await api.delete(`/v1/views/${made.json.id}`)).status, 204);
+});
+
 t.test('policies are tried on an event: nothing is recorded, and no counter moves', async (t) => {
   const { id: agentId } = await newAgent();
   const block = { type: 'block_action', conditions: { tool: 'pay' }, actions: ['block'] };

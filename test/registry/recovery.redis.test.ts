@@ -2,6 +2,7 @@
 // wherever that breaks off. GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Cluster. Needs redis-server.
 import t from 'tap';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
+import type { SavedView } from '../../schemas/view.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';
@@ -11,6 +12,7 @@ import { RegistryCache } from '../../src/registry/cache.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { behindShards, bringForward, type KnownRegistry } from '../../src/registry/recovery.ts';
 import type { RestoredRow } from '../../src/registry/restore.ts';
+import { Views } from '../../src/registry/views.ts';
 import { RedisWatch } from '../../src/stores/redis-watch.ts';
 import { silent } from '../streams/harness.ts';
 import { startRedis } from '../support/redis.ts';
@@ -66,8 +68,14 @@ async function history(store: Store) {
     JSON.parse((await policies.create(id, policy(name, tool), actor)).answer) as Policy;
   const renamed = await created('old name', 'rm');
   const deleted = await created('deleted', 'mv');
+  const views = new Views(store);
+  const viewed = async (name: string) =>
+    JSON.parse((await views.create(id, { name, screen: 'events', query: 'type=error' }, actor)).answer) as SavedView;
+  const forgotten = await viewed('forgotten');
   const then = await kept(store);
 
+  await views.remove(id, forgotten.id, actor);
+  await viewed('night');
   await apiKeys.revoke(id, stolen.id, actor);
   await agents.remove(id, goes.id, actor);
   const { agent: fresh } = await agents.register(id, { name: 'fresh' }, actor);
@@ -94,7 +102,7 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   await cache.start();
   t.ok(await cache.principal(sha256Of(made.stolen.key)), 'the revoked key is valid again');
   const recovered = await bringForward(store, known);
-  t.ok(recovered >= 9, `${recovered} records`);
+  t.ok(recovered >= 11, `${recovered} records`);
   t.equal((await behindShards(store, await known.revisions())).size, 0);
 
   await eventually(async () => (await cache.principal(sha256Of(made.stolen.key))) === null);
@@ -119,6 +127,10 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   t.ok(await policies.create(account, policy('old name', 'x'), actor), 'a name that was given up is free');
   t.equal(await store.redis.scard(store.keys.activePolicies(account)), 3);
   t.ok(await new Accounts(store).byName('later'));
+  const views = new Views(store);
+  t.match(await views.list(account, page), { total: 1, items: [{ name: 'night', query: 'type=error' }] });
+  await views.create(account, { name: 'forgotten', screen: 'audit', query: '' }, actor);
+  await t.rejects(views.create(account, { name: 'night', screen: 'audit', query: '' }, actor), { code: 'name_taken' });
   const told = (await wholeJournal(store))
     .flatMap(({ audit }) => audit)
     .filter(({ action }) => action === 'registry.recovered');

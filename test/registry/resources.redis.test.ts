@@ -14,6 +14,7 @@ import { type ApiKeyRecord, ApiKeys } from '../../src/registry/api-keys.ts';
 import { absent, commit, is } from '../../src/registry/commit.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
+import { Views } from '../../src/registry/views.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, freshKeys, journalOf, newAccount, refusal, wholeJournal } from './harness.ts';
 
@@ -731,6 +732,18 @@ t.test('every acknowledged change has its journal entry, with revisions that ris
   }
 });
 
+t.test('views are saved and deleted, each name once', async (t) => {
+  const account = newAccount();
+  const views = new Views(store);
+  const view = (name: string) => ({ name, screen: 'events' as const, query: 'type=error' });
+  const gone = await created(views.create(account, view('gone'), actor));
+  await created(views.create(account, view('kept'), actor));
+  await refusal(t, views.create(account, view('kept'), actor), 'name_taken');
+  t.ok(await views.remove(account, gone.id, actor));
+  t.notOk(await views.remove(account, gone.id, actor), 'once');
+  t.match(await views.list(account, page), { total: 1, items: [{ name: 'kept' }] });
+});
+
 t.test('a registry is rebuilt from its journal as it was', async (t) => {
   const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account, revision, changes }) =>
     changes.map(({ kind, id, record }) => ({ account, kind, id, revision, record })),
@@ -747,6 +760,7 @@ t.test('a registry is rebuilt from its journal as it was', async (t) => {
     copy,
   );
   t.ok(counts.agent > 0 && counts.policy > 0 && counts.alert > 0 && counts.api_key > 0 && counts.account > 0);
+  t.equal(counts.view, 1);
   const skip = /idem:|idem-order|commit:|journal|:api-key-uses|:last-seen|:registry$/;
   const before = await dump(store, skip);
   const after = await dump(copy, skip);
