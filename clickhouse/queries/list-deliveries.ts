@@ -17,6 +17,9 @@ export type DeliveryPage = PageStart &
     policyId?: AnyOf<string> | undefined;
     status?: AnyOf<DeliveryStatus> | undefined;
     channel?: AnyOf<Channel> | undefined;
+    /** When it last changed: epoch ms, inclusive. */
+    from?: number | undefined;
+    to?: number | undefined;
   };
 
 type TimeColumn = 'next_attempt_at' | 'created_at' | 'updated_at';
@@ -41,7 +44,8 @@ export async function listDeliveries(
     .equal('alert_id', page.alertId)
     .equal('agent_id', page.agentId)
     .equal('status', page.status)
-    .equal('channel', page.channel);
+    .equal('channel', page.channel)
+    .between('updated_at', page.from, page.to);
   if (page.policyId !== undefined)
     where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(page.policyId) });
   notOf(where, page.excludeAgents);

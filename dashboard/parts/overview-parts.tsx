@@ -15,7 +15,8 @@ type Of = { overview: Overview; agentId?: string };
 
 /** Nothing, where there is nothing to do. */
 export function Attention({ overview, agentId }: Of) {
-  const { approvals, deliveries, attention } = overview;
+  const { approvals, deliveries, attention, window } = overview;
+  const today = { agent_id: agentId, from: window.from, to: window.to };
   const notes: ComponentChildren[] = [];
   if (approvals !== null && approvals.pending > 0)
     notes.push(
@@ -33,13 +34,13 @@ export function Attention({ overview, agentId }: Of) {
   if (attention.agents_down > 0 && agentId !== undefined) notes.push('It has been silent for longer than it should be');
   if (deliveries !== null && deliveries.failed > 0)
     notes.push(
-      <a href={hrefOf('deliveries', { status: 'failed', agent_id: agentId })}>
+      <a href={hrefOf('deliveries', { status: 'failed', ...today })}>
         {many(deliveries.failed, 'notification failed', 'notifications failed')} today
       </a>,
     );
   if (deliveries !== null && deliveries.kept_mails > 0)
     notes.push(
-      <a href={hrefOf('deliveries', { channel: 'email', agent_id: agentId })}>
+      <a href={hrefOf('deliveries', { channel: 'email', ...today })}>
         {many(deliveries.kept_mails, 'mail was', 'mails were')} kept in a folder: no mail server is set
       </a>,
     );

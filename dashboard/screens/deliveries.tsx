@@ -6,12 +6,13 @@ import { useLive } from '../core/live.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
+import { rangeOf } from '../core/time.ts';
 import type { Delivery, Page } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { EventLink, LiveButton, Severity, Time } from '../parts/buttons.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { ExportMenu } from '../parts/export.tsx';
-import { Filters } from '../parts/filters.tsx';
+import { Filters, TimeRange } from '../parts/filters.tsx';
 import { Cut, Literal } from '../parts/literal.tsx';
 import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
@@ -25,7 +26,8 @@ const AGAIN = new Set(['failed', 'cancelled']);
 export function Deliveries() {
   const { params } = place.value;
   const names = ['status', 'channel', 'alert_id', 'agent_id', 'policy_id'];
-  const asked = query(Object.fromEntries(names.map((name) => [name, params.getAll(name)])));
+  const filters = Object.fromEntries(names.map((name) => [name, params.getAll(name)]));
+  const asked = query({ ...filters, ...rangeOf(params) });
   const list = useList<Delivery>(`v1/deliveries${asked}`);
   const isAway = useLive(params.has('live') ? 'topics=deliveries' : undefined, {
     onRow: () => changed('v1/deliveries'),
@@ -40,6 +42,7 @@ export function Deliveries() {
         <header class="bar">
           <h1 class="grow">Deliveries</h1>
           <a href={hrefOf('alerts')}>Alerts</a>
+          <TimeRange />
           <LiveButton isAway={isAway} />
           {may('configure') && !isBound() && list.items.length > 0 && (
             <button

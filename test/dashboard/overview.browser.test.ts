@@ -102,6 +102,24 @@ async function overviewPages(): Promise<void> {
     t.match(await page.getByRole('region', { name: 'Policies', exact: true }).textContent(), /2 in force/);
   });
 
+  browserTest('what is said of notifications leads to those of today', {}, async (t, open) => {
+    const mail = { name: 'mail', trigger: 'agent_down', channel: 'email', target: 'oncall@example.com' };
+    const { id } = (await api.post('/v1/alerts', mail)).json;
+    await api.post(`/v1/alerts/${id}/test`, undefined);
+    await api.until(
+      () => api.get('/v1/deliveries?status=delivered'),
+      ({ json }) => json.total === 1,
+    );
+    const { page } = await open();
+    await signIn(page, service, '');
+    await page.getByRole('link', { name: '1 mail was kept in a folder' }).click();
+    await page.waitForURL(/deliveries\?.*from=.*to=/);
+    await page.getByText('1 deliveries').waitFor();
+    const rows = page.getByRole('region', { name: 'Deliveries, newest first' });
+    t.match(await rows.getByRole('link').first().textContent(), /oncall@example\.com/);
+    await api.delete(`/v1/alerts/${id}`);
+  });
+
   browserTest("an agent's page has what is its own, and how to send as it", {}, async (t, open) => {
     const { page } = await open();
     const label = 'payer alone';

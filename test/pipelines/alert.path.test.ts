@@ -3,6 +3,7 @@
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
+import type { Delivery } from '../../schemas/delivery.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
@@ -70,7 +71,12 @@ t.test('filters and pages', async (t) => {
   t.equal((await of('&channel=email')).total, 0);
   t.equal((await of('&status=failed&status=delivered')).total, 3);
   t.equal((await of(`&agent_id=${mintId('agent', 0)}`)).total, 0);
-  for (const query of ['limit=0', 'limit=501', 'status=lost', 'channel=fax', 'nonsense=1'])
+  const changed: number[] = (await of('')).items.map(({ updated_at: at }: Delivery) => Date.parse(at));
+  const iso = (ms: number) => new Date(ms).toISOString();
+  t.equal((await of(`&from=${iso(Math.min(...changed))}&to=${iso(Math.max(...changed))}`)).total, 3);
+  t.equal((await of(`&from=${iso(Math.max(...changed) + 1)}`)).total, 0);
+  t.equal((await of(`&to=${iso(Math.min(...changed) - 1)}`)).total, 0);
+  for (const query of ['limit=0', 'limit=501', 'status=lost', 'channel=fax', 'from=today', 'nonsense=1'])
     t.equal((await api.get(`/v1/deliveries?${query}`)).status, 400, query);
 });
 

@@ -9,7 +9,7 @@ import { ServiceError } from '../../common/errors.ts';
 import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
-import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text } from '../query.ts';
+import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
 import { type Call, type Owned, type Parts, type Route, route } from '../route.ts';
 
@@ -26,6 +26,8 @@ const deliveryFilters = {
   policy_id: anyOf(text('Only deliveries that tell of this policy')),
   status: anyOf(oneOf('Only deliveries of this status', DELIVERY_STATUSES)),
   channel: anyOf(oneOf('Only deliveries by this channel', CHANNELS)),
+  from: time('Deliveries that last changed at or after this time'),
+  to: time('Deliveries that last changed at or before this time'),
 };
 
 export const deliveryRoutes: Route[] = [
@@ -154,10 +156,10 @@ async function deliveriesOf(
   { account, query }: Call<unknown, QueryOf<typeof deliveryFilters>>,
   { barrier, clickhouse, registry }: Parts,
 ) {
-  const { status, channel, alert_id: alertId, agent_id: agentId, policy_id: policyId } = query;
+  const { status, channel, from, to, alert_id: alertId, agent_id: agentId, policy_id: policyId } = query;
   const complete = barrier.waitForJournal(account);
   await complete;
-  const filter = { alertId, agentId, policyId, status, channel };
+  const filter = { alertId, agentId, policyId, status, channel, from, to };
   const read = async (start: PageStart) => {
     const excludeAgents = await registry.agents.erasing(account);
     const listed = await listDeliveries(clickhouse, account, { ...filter, excludeAgents, ...start });
