@@ -41,7 +41,9 @@ try {
   await page.goto(`${service.url}/ui/#key=${service.key}`);
   await page.getByRole('button', { name: /^Sign in to / }).click();
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
+  await takeOverview(page);
   await takeEvents(page);
+  await takeTrace(page);
   await page.goto(`${service.url}/ui/approvals`);
   await page.getByRole('region', { name: 'Payload' }).waitFor();
   await page.getByText('travel-desk').first().waitFor(); // names come behind the list
@@ -52,10 +54,27 @@ try {
   await service.stop();
 }
 
+async function takeOverview(page: Page): Promise<void> {
+  await page.getByRole('list', { name: 'Policies by events that they matched' }).waitFor();
+  await take(page, 'overview');
+}
+
+/** The longest run. */
+async function takeTrace(page: Page): Promise<void> {
+  await page.goto(`${service.url}/ui/traces?sort=events`);
+  await page
+    .getByRole('region', { name: /^Traces/ })
+    .getByRole('link')
+    .first()
+    .click();
+  await page.getByRole('region', { name: 'Conversation' }).locator('.message').first().waitFor();
+  await take(page, 'trace');
+}
+
 async function takeEvents(page: Page): Promise<void> {
   await page.goto(`${service.url}/ui/events?type=tool_call`);
   await page
-    .locator('.event-line', { has: page.getByLabel('blocked') })
+    .locator('.list-line', { has: page.getByLabel('blocked') })
     .first()
     .click();
   await page.getByRole('region', { name: 'Why' }).getByText('revision').first().waitFor();

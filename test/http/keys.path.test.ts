@@ -190,6 +190,15 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/backtests': { path: '/v1/backtests?agent_id=:agent' },
   'GET /v1/backtests/{id}': { path: '/v1/backtests/:backtest' },
   'DELETE /v1/backtests/{id}': { path: '/v1/backtests/:backtest', made: fresh.backtest },
+  'POST /v1/views': { body: () => ({ name: unique('view'), screen: 'events', query: '' }) },
+  'GET /v1/views': {},
+  'DELETE /v1/views/{id}': {
+    path: '/v1/views/:name',
+    made: async () => {
+      const { json } = await api.post('/v1/views', { name: unique('view'), screen: 'events', query: '' });
+      return { name: json.id };
+    },
+  },
   'POST /v1/alerts': { body: ({ agent }) => ({ name: unique('alert'), agent_id: agent, ...hook }) },
   'GET /v1/alerts': {},
   'GET /v1/alerts/{id}': { path: '/v1/alerts/:alert' },
