@@ -1,7 +1,10 @@
 // `npm run demo [-- FILE…]`: replays recorded agent runs against a service of its own on a scratch data directory, with
 // eight policies that only log, and prints what each of them matched. Without files it takes ../shared/data/*.ndjson,
 // and where there are none our own short runs, bench/demo-runs.ndjson.
+// `npm run demo -- --url URL --key KEY [FILE…]` fills a service of yours instead, to be looked at: the newest event of
+// each file is of now. The key may configure and submit.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
 import { HttpClient } from './http-client.ts';
 import { demoRuns, POLICIES, replay } from './replay.ts';
 import { startBenchService } from './service.ts';
@@ -9,16 +12,23 @@ import { startBenchService } from './service.ts';
 /** Within this policies are in force on every process. */
 const IN_FORCE_MS = 1_000;
 
-const files = process.argv.slice(2).length > 0 ? process.argv.slice(2) : demoRuns();
-const service = await startBenchService({});
-const client = new HttpClient({ ...service, connections: 4 });
+const options = { url: { type: 'string' }, key: { type: 'string' } } as const;
+const { positionals, values } = parseArgs({ options, allowPositionals: true });
+if ((values.url === undefined) !== (values.key === undefined)) {
+  process.stderr.write('--url and --key go together\n');
+  process.exit(2);
+}
+const files = positionals.length > 0 ? positionals : demoRuns();
+const own = values.url === undefined ? await startBenchService({}) : undefined;
+const client = new HttpClient({ ...(own ?? { url: values.url!, key: values.key! }), connections: 4 });
 try {
-  for (const { name, type, conditions } of POLICIES) {
-    await client.json('POST', '/v1/policies', { name, type, conditions, actions: ['log'] });
-  }
+  for (const { name, type, conditions } of POLICIES) await policy({ name, type, conditions, actions: ['log'] });
   await sleep(IN_FORCE_MS);
   const started = performance.now();
-  const result = await replay(client, files, (file, events) => process.stdout.write(`${file}: ${events} events\n`));
+  const result = await replay(client, files, {
+    onFile: (file, events) => process.stdout.write(`${file}: ${events} events\n`),
+    ...(own === undefined ? { endMs: Date.now() } : {}),
+  });
   const seconds = (performance.now() - started) / 1000;
   const listed = await client.json<{ total: number }>('GET', '/v1/events?limit=1');
   process.stdout.write(
@@ -28,5 +38,11 @@ try {
     process.stdout.write(`${String(result.matches.get(name) ?? 0).padStart(6)}  ${name}\n`);
 } finally {
   client.close();
-  await service.stop();
+  await own?.stop();
+}
+
+/** One of this name that is there already, as after a first run, stays. */
+async function policy(body: object): Promise<void> {
+  const { status, body: answer } = await client.send('POST', '/v1/policies', JSON.stringify(body));
+  if (status !== 201 && status !== 409) throw new Error(`a policy was not created: ${status} ${answer.slice(0, 300)}`);
 }

@@ -132,21 +132,33 @@ type Answer = {
   results: { id: string; error?: unknown; policy_result: { outcome: string; matches: { name: string }[] } }[];
 };
 
-/** Sends all events of the files, agent by agent in their order. */
+/**
+ * Sends all events of the files, agent by agent in their order. `endMs`: the newest of each file has this time, and the
+ * others are as long before it as they were; without it all have the times of the recording.
+ */
 export async function replay(
   client: HttpClient,
   files: string[],
-  onFile: (file: string, events: number) => void = () => undefined,
+  { onFile, endMs }: { onFile?: (file: string, events: number) => void; endMs?: number } = {},
 ): Promise<Replay> {
   const result: Replay = { agents: new Map(), recorded: new Map(), events: 0, matches: new Map(), interrupted: 0 };
   for (const file of files) {
-    const events = await readRecorded(file);
+    const recorded = await readRecorded(file);
+    const events = endMs === undefined ? recorded : endingAt(recorded, endMs);
     for (const [name, ofAgent] of groupByAgent(events)) {
       for (const batch of batches(ofAgent)) await sendBatch(client, result, name, batch);
     }
-    onFile(path.basename(file), events.length);
+    onFile?.(path.basename(file), events.length);
   }
   return result;
+}
+
+function endingAt(events: readonly RecordedEvent[], endMs: number): RecordedEvent[] {
+  const later = endMs - events.reduce((newest, { timestamp }) => Math.max(newest, Date.parse(timestamp)), 0);
+  return events.map((event) => ({
+    ...event,
+    timestamp: new Date(Date.parse(event.timestamp) + later).toISOString(),
+  }));
 }
 
 export function groupByAgent(events: RecordedEvent[]): Map<string, RecordedEvent[]> {

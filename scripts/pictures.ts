@@ -34,7 +34,7 @@ try {
     await client.json('POST', '/v1/policies', { ...policy, conditions: { type: 'tool_call', tool: tools } });
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const files = process.argv.slice(2);
-  await replay(client, files.length > 0 ? files : [OWN_RUNS]);
+  await replay(client, files.length > 0 ? files : [OWN_RUNS], { endMs: Date.now() });
   await client.json('GET', '/v1/events?limit=1');
   mkdirSync(FOLDER, { recursive: true });
   const page = await browser.newPage({ viewport: SIZE, locale: 'en-GB', timezoneId: 'UTC', colorScheme: 'light' });
@@ -55,7 +55,7 @@ try {
 }
 
 async function takeOverview(page: Page): Promise<void> {
-  await page.getByRole('list', { name: 'Policies by events that they matched' }).waitFor();
+  await page.getByRole('region', { name: 'Agents' }).getByRole('link').first().waitFor();
   await take(page, 'overview');
 }
 
