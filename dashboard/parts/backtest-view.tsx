@@ -77,7 +77,7 @@ function Shown({ backtest }: { backtest: Backtest }) {
       {backtest.result !== null && <BacktestOutcome result={backtest.result} tried={tried} />}
       <details>
         <summary>The policy as it was tried</summary>
-        <Payload text={textOf(tried)} />
+        <Payload text={textOf(tried)} what="policy" />
       </details>
       {dialog === 'delete' && <End backtest={backtest} onClose={() => setDialog(undefined)} />}
       {dialog === 'edit' && <Edit policyId={backtest.policy_id} tried={tried} onClose={() => setDialog(undefined)} />}

@@ -27,7 +27,8 @@ const CLASS: Record<number, string> = {
   [KIND.word]: 'tok-word',
 };
 
-type PayloadProps = { text: string; marked?: readonly string[] };
+/** `what`: what the text is of, where that is no payload. */
+type PayloadProps = { text: string; marked?: readonly string[]; what?: string };
 /** A value, or a key, that is shown whole. */
 type Opened = { title: string; token: string };
 
@@ -35,7 +36,7 @@ export function Payload(props: PayloadProps) {
   return <Lines key={props.text} {...props} />;
 }
 
-function Lines({ text, marked = [] }: PayloadProps) {
+function Lines({ text, marked = [], what = 'payload' }: PayloadProps) {
   const [words, setWords] = useState('');
   const [at, setAt] = useState(0);
   const [whole, setWhole] = useState<Opened>();
@@ -52,10 +53,10 @@ function Lines({ text, marked = [] }: PayloadProps) {
     <div class="payload">
       <div class="bar">
         <label class="grow">
-          <span class="hidden">Search in the payload</span>
+          <span class="hidden">Search in the {what}</span>
           <input
             type="search"
-            placeholder="Search in the payload"
+            placeholder={`Search in the ${what}`}
             value={words}
             onInput={({ currentTarget }) => {
               setWords(currentTarget.value);
@@ -75,7 +76,7 @@ function Lines({ text, marked = [] }: PayloadProps) {
         >
           As sent
         </button>
-        <CopyButton text={text} label="Copy payload" />
+        <CopyButton text={text} label={`Copy ${what}`} />
       </div>
       <VirtualRows
         key={String(asSent)}

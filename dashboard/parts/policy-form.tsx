@@ -191,7 +191,7 @@ function Values({ label, list, values, isText = false, onValues }: ValuesProps) 
           onClick={() => onValues(values.filter((_, at) => at !== i))}
         >
           <Literal text={shownValue(one, isText)} /> <span aria-hidden="true">×</span>
-          <span class="unseen">: remove</span>
+          <span class="hidden">: remove</span>
         </button>
       ))}
       <input

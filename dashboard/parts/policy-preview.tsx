@@ -52,7 +52,7 @@ export function PolicyPreview({ draft }: { draft: (form: FormData) => string }) 
     };
   }, []);
   return (
-    <section ref={box} class="preview" aria-label="What it would have matched" aria-live="polite" aria-busy={busy}>
+    <section ref={box} class="would-match" aria-label="What it would have matched" aria-live="polite" aria-busy={busy}>
       {answer === undefined && <p class="quiet">Looking at the newest events …</p>}
       {answer instanceof ApiError && <p class="quiet">{refusalOf(answer)}</p>}
       {answer !== undefined && !(answer instanceof ApiError) && <Told {...answer} />}
@@ -105,7 +105,7 @@ function Told({ events, matched, unknown, first, complete, approximate }: Policy
             <li key={event.id}>
               <a href={hrefOf('event', { agent_id: event.agent_id, id: event.id })} target="_blank" rel="noopener">
                 <Literal text={event.summary === '' ? event.type : event.summary} />
-                <span class="unseen">, opens beside this page</span>
+                <span class="hidden">, opens beside this page</span>
               </a>{' '}
               <span class="quiet">
                 <Time at={event.timestamp} ago />

@@ -131,7 +131,7 @@ function One({ id, revision }: { id: string; revision: number }) {
       <h3>Revision {revision}</h3>
       <Reading of={reading}>
         {policy === null && <p>The policy was deleted by it.</p>}
-        {policy !== null && policy !== undefined && <Payload text={textOfPolicy(policy)} />}
+        {policy !== null && policy !== undefined && <Payload text={textOfPolicy(policy)} what="policy" />}
       </Reading>
     </section>
   );

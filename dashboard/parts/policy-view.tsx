@@ -93,7 +93,7 @@ function AsItIs({ policy }: { policy: WholePolicy }) {
     <>
       <Facts policy={policy} />
       <h3>Conditions</h3>
-      <Payload text={policy.conditions.text} />
+      <Payload text={policy.conditions.text} what="conditions" />
       <div class="bar">
         <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>What it matched in 24 h</a>
         <a href={hrefOf('audit', { resource_id: policy.id })}>Audit entries</a>

@@ -67,11 +67,11 @@ function Ready({ one: { name, description, file, policy } }: { one: ReadyPolicy 
       </div>
       {made === undefined ? (
         <button type="button" aria-busy={busy} onClick={() => void make()}>
-          Try it as a shadow<span class="unseen">: {name}</span>
+          Try it as a shadow<span class="hidden">: {name}</span>
         </button>
       ) : (
         <a href={hrefOf('policies', { id: made })}>
-          Look at it<span class="unseen">: {name}</span>
+          Look at it<span class="hidden">: {name}</span>
         </a>
       )}
       {error !== undefined && <Problem error={error} />}

@@ -166,7 +166,7 @@ function Entry({ entry }: { entry: AuditEntry }) {
           <Time at={entry.created_at} millis />
         </dd>
       </dl>
-      <Payload text={entry.details.text} />
+      <Payload text={entry.details.text} what="details" />
     </>
   );
 }

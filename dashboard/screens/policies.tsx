@@ -15,6 +15,7 @@ import { BacktestView } from '../parts/backtest-view.tsx';
 import { Severity, Time } from '../parts/buttons.tsx';
 import { Search } from '../parts/filters.tsx';
 import { Literal } from '../parts/literal.tsx';
+import { AgentName } from '../parts/named.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';
 import { PolicyView } from '../parts/policy-view.tsx';
 import { ReadyPolicies } from '../parts/ready-policies.tsx';
@@ -107,22 +108,31 @@ function PolicyList({ open }: { open: string | null }) {
   const words = params.get('q') ?? '';
   const list = useList<Policy>(`v1/policies${query({ q: words })}`);
   const matchesOf = useMatches(list.items.map(({ id }) => id));
+  /** Beside a policy that is open there is room for its name, status and matches. */
+  const ofRow = <T,>(cells: readonly T[]) => (open === null ? cells : cells.filter((_, i) => [0, 3, 4].includes(i)));
   const none = words === '' ? <NoPolicies /> : <p class="quiet">No policy has “{words}” in its name.</p>;
   return (
     <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
       <Table
         numbers={['Matches in 24 h']}
-        head={['Policy', 'Type', 'Actions', 'Status', 'Matches in 24 h', 'Changed']}
+        head={ofRow(['Policy', 'Type', 'Actions', 'Status', 'Matches in 24 h', 'Changed'])}
         rows={list.items.map((policy) => ({
           key: policy.id,
           isOpen: policy.id === open,
-          cells: [
+          cells: ofRow([
             <>
               <a href={hrefOf('policies', { id: policy.id })}>
                 <Literal text={policy.name} />
               </a>{' '}
               <Severity severity={policy.severity} />
-              <div class="quiet">revision {policy.revision}</div>
+              <div class="quiet">
+                revision {policy.revision}
+                {policy.agent_id !== null && (
+                  <>
+                    , for <AgentName id={policy.agent_id} />
+                  </>
+                )}
+              </div>
             </>,
             policy.type,
             policy.actions.join(', '),
@@ -132,7 +142,7 @@ function PolicyList({ open }: { open: string | null }) {
             </>,
             <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>{countText(matchesOf(policy.id))}</a>,
             <Time at={policy.updated_at} ago />,
-          ],
+          ]),
         }))}
       />
       {list.hasMore && (

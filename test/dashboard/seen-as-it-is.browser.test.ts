@@ -183,7 +183,7 @@ async function seenAsItIs(): Promise<void> {
     const shown = await told(payloadOf(page));
     for (const digits of ['653247040368672769', '653247040368672771', '1.5']) t.match(shown, digits);
     const { text } = await api.get(`/v1/audit-logs?resource_id=${exact}&action=policy.updated`);
-    const copied = await copy(page, context, 'Copy payload');
+    const copied = await copy(page, context, 'Copy details');
     t.ok(copied.length > 100 && text.includes(copied), 'and so does what is copied');
     const [old, now] = ['7'.repeat(70), '8'.repeat(71)];
     const long = await policy('long numbers', `{"payload.user_id":${old}}`, `{"payload.user_id":${now}}`);
