@@ -80,6 +80,7 @@ const Agents = Type.Object({
         last_seen_at: about(orNull(ResponseTime), 'When its last event arrived. null: there was none yet.'),
         events: about(Count, 'Its events in the window.', 42),
         blocked: about(Count, 'Of them those that were blocked.', 2),
+        errors: about(Count, 'Of them those of type `error`.', 0),
         anomalies: about(Count, 'Its anomalies in the window.', 0),
         parts: about(
           Type.Array(Count, { minItems: 24, maxItems: 24 }),

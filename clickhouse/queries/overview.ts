@@ -99,7 +99,8 @@ export async function lastSenders(
   return rows.map(({ agent_id: id }) => id);
 }
 
-type AgentCounts = { events: number; blocked: number; anomalies: number; parts: number[] };
+type AgentCounts = { events: number; blocked: number; errors: number; anomalies: number; parts: number[] };
+type AgentRow = { agent_id: string; part: number; n: number; blocked: number; errors: number; pending: number };
 
 /** Of each of these agents, also of one that did nothing. */
 export async function overviewAgents(
@@ -114,9 +115,10 @@ export async function overviewAgents(
   const params = { ...where.params, first: fromMs, span: toMs - fromMs + 1 };
   const flagged = new QueryConditions(account).equal('agent_id', agents).between('timestamp', fromMs, toMs);
   const [rows, anomalies] = await Promise.all([
-    clickhouse.query<{ agent_id: string; part: number; n: number; blocked: number; pending: number }>(
+    clickhouse.query<AgentRow>(
       `SELECT agent_id, intDiv((toUnixTimestamp64Milli(timestamp) - {first:Int64}) * ${OVERVIEW_PARTS}, {span:Int64}) AS part,
-         count() AS n, countIf(outcome = 'blocked') AS blocked, countIf(outcome = 'pending') AS pending
+         count() AS n, countIf(outcome = 'blocked') AS blocked, countIf(type = 'error') AS errors,
+         countIf(outcome = 'pending') AS pending
        FROM events WHERE ${where.sql} GROUP BY agent_id, part`,
       params,
       options,
@@ -127,11 +129,12 @@ export async function overviewAgents(
       signalOf(of),
     ),
   ]);
-  for (const { agent_id: id, part, n, blocked } of rows) {
+  for (const { agent_id: id, part, n, blocked, errors } of rows) {
     const one = counts.get(id)!;
     one.parts[part]! += n;
     one.events += n;
     one.blocked += blocked;
+    one.errors += errors;
   }
   for (const { agent_id: id, n } of anomalies) counts.get(id)!.anomalies = n;
   if (rows.every(({ pending }) => pending === 0)) return counts;
@@ -231,5 +234,5 @@ function signalOf({ signal }: { signal?: AbortSignal | undefined }): { signal?: 
 }
 
 function quiet(): AgentCounts {
-  return { events: 0, blocked: 0, anomalies: 0, parts: Array.from({ length: OVERVIEW_PARTS }, () => 0) };
+  return { events: 0, blocked: 0, errors: 0, anomalies: 0, parts: Array.from({ length: OVERVIEW_PARTS }, () => 0) };
 }

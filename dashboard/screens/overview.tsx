@@ -67,9 +67,9 @@ function Agents({ overview }: { overview: Whole }) {
       {agents === null && <Unknown />}
       {agents !== null && (
         <Table
-          head={['Agent', 'Last sign of life', 'Today', 'Events', 'Blocked', 'Anomalies']}
-          numbers={['Events', 'Blocked', 'Anomalies']}
-          rows={agents.items.map(({ id, name, status, last_seen_at: seen, events, blocked, anomalies, parts }) => ({
+          head={['Agent', 'Last sign of life', 'Today', 'Events', 'Blocked', 'Errors', 'Anomalies']}
+          numbers={['Events', 'Blocked', 'Errors', 'Anomalies']}
+          rows={agents.items.map(({ id, name, status, last_seen_at: seen, parts, ...counts }) => ({
             key: id,
             cells: [
               <>
@@ -79,10 +79,11 @@ function Agents({ overview }: { overview: Whole }) {
                 {status !== 'active' && <span class={`badge ${status}`}>{status}</span>}
               </>,
               seen === null ? 'never' : <Time at={seen} ago />,
-              <Sparkline hourly={parts} label={`${events} events today`} />,
-              numberOf(events, eventsOf(overview, { agent_id: id })),
-              numberOf(blocked, eventsOf(overview, { agent_id: id, outcome: 'blocked' })),
-              numberOf(anomalies, hrefOf('anomalies', { agent_id: id, ...overview.window })),
+              <Sparkline hourly={parts} label={`${counts.events} events today`} />,
+              numberOf(counts.events, eventsOf(overview, { agent_id: id })),
+              numberOf(counts.blocked, eventsOf(overview, { agent_id: id, outcome: 'blocked' })),
+              numberOf(counts.errors, eventsOf(overview, { agent_id: id, type: 'error' })),
+              numberOf(counts.anomalies, hrefOf('anomalies', { agent_id: id, ...overview.window })),
             ],
           }))}
         />

@@ -68,7 +68,9 @@ async function overviewPages(): Promise<void> {
     t.match(await attention.textContent(), /1 approval waits; the oldest has \d+:\d\d/);
     t.match(await attention.textContent(), /2 policies ask for an alert, and no alert tells of violations/);
     const agents = page.getByRole('region', { name: 'Agents' });
-    t.match(await agents.getByRole('row').nth(1).textContent(), /^reader/, 'the newest sign of life first');
+    const reading = agents.getByRole('row').nth(1);
+    t.match(await reading.textContent(), /^reader/, 'the newest sign of life first');
+    t.equal(await reading.getByRole('cell').nth(4).textContent(), '1', 'its error');
     t.ok(await agents.getByText('U+202E').isVisible(), 'what turns the order of a name is named');
     t.match(await page.getByRole('region', { name: 'Policies' }).textContent(), /3 in force.*no paying.*no shell/);
     t.match(await page.getByRole('list', { name: 'Tokens by model' }).textContent(), /gpt-4o30,000/);
