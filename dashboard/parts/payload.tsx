@@ -56,7 +56,7 @@ function Lines({ text, marked = [], what = 'payload' }: PayloadProps) {
           <span class="hidden">Search in the {what}</span>
           <input
             type="search"
-            placeholder={`Search in the ${what}`}
+            placeholder="Search"
             value={words}
             onInput={({ currentTarget }) => {
               setWords(currentTarget.value);
