@@ -40,20 +40,26 @@ export async function listDeliveries(
   account: string,
   page: DeliveryPage,
 ): Promise<Listed<Delivery>> {
-  const where = new QueryConditions(account)
-    .equal('alert_id', page.alertId)
-    .equal('agent_id', page.agentId)
-    .equal('status', page.status)
-    .equal('channel', page.channel)
-    .between('updated_at', page.from, page.to);
-  if (page.policyId !== undefined)
-    where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(page.policyId) });
-  notOf(where, page.excludeAgents);
+  const where = deliveriesLike(account, page);
   const listed = await pageOf<DeliveryRow>(clickhouse, {
     ...{ table: 'deliveries', columns: DELIVERY_COLUMNS, where, page },
     positionOf: (row) => ({ at: 0, id: row.id }),
   });
   return { ...listed, items: listed.items.map(deliveryOf) };
+}
+
+/** What a list of these filters has, and the overview counts. */
+export function deliveriesLike(account: string, of: Omit<DeliveryPage, keyof PageStart>): QueryConditions {
+  const where = new QueryConditions(account)
+    .equal('alert_id', of.alertId)
+    .equal('agent_id', of.agentId)
+    .equal('status', of.status)
+    .equal('channel', of.channel)
+    .between('updated_at', of.from, of.to);
+  if (of.policyId !== undefined)
+    where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(of.policyId) });
+  notOf(where, of.excludeAgents);
+  return where;
 }
 
 /** With its signal, by which it can be sent again. null: there is none. */

@@ -7,6 +7,7 @@ import type { ClickHouse, QueryParams } from '../client.ts';
 import { type AnyOf, type Excluded, instant, isoTime, QueryConditions } from './conditions.ts';
 import { filtersOf, settingsOf } from './event-filter.ts';
 import { decidedAs, type Settling, waysDecided } from './final-outcome.ts';
+import { deliveriesLike } from './list-deliveries.ts';
 
 /** Epoch ms, both inclusive. */
 export type CountedWindow = { fromMs: number; toMs: number };
@@ -196,9 +197,8 @@ export async function overviewDeliveries(
   account: string,
   { windows: [{ fromMs, toMs }], ...of }: OverviewOf,
 ): Promise<{ failed: number; kept_mails: number }> {
-  const where = new QueryConditions(account).equal('agent_id', of.agentId).between('updated_at', fromMs, toMs);
-  if (of.excludeAgents !== undefined && of.excludeAgents.length > 0)
-    where.and("ifNull(agent_id, '') NOT IN {excluded:Array(String)}", { excluded: of.excludeAgents });
+  const { agentId, excludeAgents } = of;
+  const where = deliveriesLike(account, { agentId, excludeAgents, from: fromMs, to: toMs });
   const [row] = await clickhouse.query<{ failed: number; kept_mails: number }>(
     `SELECT countIf(status = 'failed') AS failed, countIf(ifNull(transport, '') = 'outbox') AS kept_mails
      FROM deliveries FINAL WHERE ${where.sql}`,

@@ -2,6 +2,7 @@
 // the event's view (parts/policy-of-event.tsx); the editor (screens/policies.tsx) reads the values of what was picked.
 // Invariant: each value has the very characters that it was sent with.
 import { payloadValue, type Value } from './payload-values.ts';
+import { PLAIN_KEY } from './recorded-fields.ts';
 import type { WholeEvent } from './types.ts';
 
 /** `value`: JSON text. */
@@ -10,8 +11,6 @@ export type EventField = { field: string; value: string };
 /** More are not picked from, and a longer value is not compared as a whole. */
 const FIELDS_MAX = 40;
 const VALUE_CHARACTERS_MAX = 300;
-/** Others would have to be quoted in a path. */
-const PLAIN_KEY = /^[A-Za-z_][\w-]*$/;
 
 /** Its type, then single values of the payload and of the arguments of a call. */
 export function fieldsOfEvent({ type, payload }: Pick<WholeEvent, 'type' | 'payload'>): EventField[] {

@@ -11,7 +11,8 @@ const PATHS_MAX = 40;
 const VALUES_MAX = 20;
 /** A longer one says nothing in a menu. */
 const VALUE_CHARACTERS_MAX = 80;
-const PLAIN_KEY = /^[A-Za-z_][\w-]*$/;
+/** Other keys would have to be quoted in a path. */
+export const PLAIN_KEY = /^[A-Za-z_][\w-]*$/;
 
 export function recordedFields(previews: readonly string[]): RecordedFields {
   const found = new Map<string, { times: number; values: Set<string> }>();

@@ -1,7 +1,7 @@
 // The editor of a policy. Conditions are a form (policy-form.tsx) or their JSON, as the interface takes it, each behind a
-// tab; below them it says what the policy would have matched. What the service refuses is reported by its place, and the line of that place is marked. Before it is kept it can be
-// tried on an event, replayed over those that were recorded, and kept as a shadow, which is judged beside the policies
-// in force and of which nothing comes.
+// tab; below them it says what the policy would have matched. What the service refuses is reported by its place, and the
+// line of that place is marked. Before it is kept it can be tried on an event, replayed over those that were recorded,
+// and kept as a shadow, which is judged beside the policies in force and of which nothing comes.
 // Invariant: a policy is changed by If-Match, so what another person changed meanwhile is not overwritten unseen.
 import { useState } from 'preact/hooks';
 import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../../schemas/closed-sets.ts';

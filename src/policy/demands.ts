@@ -28,9 +28,8 @@ type Demands = Pick<IndexedRule, 'demands' | 'needleDemands' | 'pivot' | 'types'
 
 /** All of them must hold. `plan`: conditions by which the rule is indexed. */
 export function demandsOf(rule: Rule, plan: ReadonlySet<FieldCondition>, sought: Sought): Demands {
-  const known: Demands = { demands: [], pivot: null, types: null, needleDemands: [] };
   const demands: Demand[] = [];
-  known.demands = demands;
+  const known: Demands = { demands, pivot: null, types: null, needleDemands: [] };
   let units = 0;
   for (const condition of rule.conditions) {
     if (!plan.has(condition)) {
