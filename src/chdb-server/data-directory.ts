@@ -46,7 +46,7 @@ type Marker = {
    * `database.table/name`.
    */
   accepted?: string[];
-  /** After a clean stop: `database.table/part` of every part; null while running or after a kill. */
+  /** After a clean stop: `database.table/part` of every part that has rows; null while running or after a kill. */
   parts: string[] | null;
 };
 
@@ -178,8 +178,12 @@ export class DataDirectory {
     }
   }
 
-  /** Notes every part, so that the next start sees if one has gone. Only after everything has come to rest. */
+  /**
+   * Notes every part that has rows, so that the next start sees if one has gone. Only after the last statement: merges
+   * are stopped here, since one that ended later could replace a part that is noted.
+   */
   async seal(engine: Engine): Promise<void> {
+    await engine.ask('SYSTEM STOP MERGES');
     this.#write({ ...this.#marker, parts: await partsOf(engine, false) });
   }
 
@@ -287,10 +291,13 @@ async function dropSetAside(engine: Engine, { database, table, detached }: SetAs
   );
 }
 
-/** Inactive parts are those that a merge or an expiry has just replaced: at a start they still count as found. */
+/**
+ * Inactive parts are those that a merge or an expiry has just replaced: at a start they still count as found. A part
+ * without rows is dropped by the engine whenever it likes, and is never missed.
+ */
 async function partsOf(engine: Engine, withInactive: boolean): Promise<string[]> {
   const rows = await engine.ask<{ name: string }>(
-    `SELECT concat(database, '.', table, '/', name) AS name FROM system.parts WHERE database NOT IN ${SYSTEM_DATABASES} ${withInactive ? '' : 'AND active'} ORDER BY name`,
+    `SELECT concat(database, '.', table, '/', name) AS name FROM system.parts WHERE database NOT IN ${SYSTEM_DATABASES} ${withInactive ? '' : 'AND active AND rows > 0'} ORDER BY name`,
   );
   return rows.map((row) => row.name);
 }

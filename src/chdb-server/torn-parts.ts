@@ -6,7 +6,7 @@
 // whether its rows are in other parts. A part of a single insert goes to `detached/ignored_NAME`: no insert is answered
 // before its part was synced and the disk had room (clickhouse-server.ts), so the rows are still where they came from.
 // Failure: a folder that cannot be read is left to the engine.
-import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { parsePartName } from './part-name.ts';
 
@@ -42,9 +42,14 @@ function tableFolders(store: string): string[] {
   );
 }
 
-/** Projections aside: the engine leaves out those that it cannot read. */
+/**
+ * Projections aside: the engine leaves out those that it cannot read. A part of which every row was deleted is whole
+ * with marks of no byte: set aside, it would be taken for lost as soon as what it replaced has left the disk.
+ */
 function isTorn(part: string): boolean {
-  return namesIn(part).some((name) => NEVER_EMPTY.test(name) && statSync(path.join(part, name)).size === 0);
+  const names = namesIn(part);
+  if (names.includes('count.txt') && readFileSync(path.join(part, 'count.txt'), 'utf8') === '0') return false;
+  return names.some((name) => NEVER_EMPTY.test(name) && statSync(path.join(part, name)).size === 0);
 }
 
 function namesIn(folder: string): string[] {

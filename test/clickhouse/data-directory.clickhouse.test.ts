@@ -1,7 +1,7 @@
 // The integrity gate of the embedded engine: a directory that is damaged, foreign, newer or in use is refused by name
 // of the reason.
 import { once } from 'node:events';
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
@@ -136,6 +136,30 @@ for (const stop of ['SIGKILL', 'SIGTERM'] as const) {
     t.same(await startOn(folder), { rows: 2000 });
   });
 }
+
+t.test('a part of which every row was erased is whole, and not missed when it is dropped', async (t) => {
+  const folder = path.join(makeFolder(t), 'data');
+  const engine = await forkEngine({ path: folder, port: 0 });
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
+  await clickhouse.command('CREATE DATABASE kept ENGINE = Atomic');
+  await clickhouse.command('CREATE TABLE kept.t (n UInt32) ENGINE = MergeTree ORDER BY n');
+  for (const n of [1, 2, 3]) await clickhouse.insertRows('kept.t', [{ n }]);
+  await clickhouse.command('DELETE FROM kept.t WHERE n > 1', {}, { lightweight_deletes_sync: '2' });
+  await clickhouse.command('ALTER TABLE kept.t APPLY DELETED MASK', {}, { mutations_sync: '2' });
+  await clickhouse.close();
+  await engine.stop('SIGTERM');
+  const parts = () => readdirSync(path.dirname(find(folder, /all_1_1_0$/))).filter((name) => name.startsWith('all_'));
+  // What was replaced has left the disk, as it does after some minutes.
+  const table = path.dirname(find(folder, /all_1_1_0$/));
+  for (const name of parts().filter((part) => /^all_[23]/.test(part) && !part.endsWith('_5')))
+    rmSync(path.join(table, name), { recursive: true });
+  t.ok(parts().includes('all_2_2_0_5'), 'a part of no rows');
+  t.equal(statSync(find(folder, /all_2_2_0_5\/data\.cmrk\d$/)).size, 0);
+  t.same(await startOn(folder), { rows: 1 });
+  t.same(readdirSync(path.join(table, 'detached')), [], 'nothing was set aside');
+  rmSync(path.join(table, 'all_3_3_0_5'), { recursive: true, force: true });
+  t.same(await startOn(folder), { rows: 1 }, 'the engine has dropped it');
+});
 
 t.test('a torn part with a damaged projection is not loaded as an empty one', async (t) => {
   const folder = path.join(makeFolder(t), 'data');
