@@ -1,6 +1,6 @@
 // Says what a member of a schema means: every one that callers meet has a description, and an example wherever its form
 // does not give one (a closed set, a time, a number). Examples of whole answers are put together from these
-// (src/http/openapi-examples.ts).
+// (src/http/openapi/examples.ts).
 import type { TSchema } from 'typebox';
 
 /** An identifier of this prefix, as examples show it. */

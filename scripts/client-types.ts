@@ -1,6 +1,6 @@
 // The types of the TypeScript client, from the schemas that the service validates with: what is reachable from a few of
 // them in the API's description (`npm run docs` writes clients/typescript/src/api.ts, a test holds it).
-import { describeApi } from '../src/http/openapi.ts';
+import { describeApi } from '../src/http/openapi/document.ts';
 import { makeRoutes } from '../src/http/routes.ts';
 import { clientTypes } from '../test/support/openapi-client.ts';
 

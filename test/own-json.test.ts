@@ -29,7 +29,7 @@ const OWN: Record<string, readonly string[]> = {
       'restore-approvals',
     ].map((name) => `src/registry/${name}.ts`),
     ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/registry/views.ts'],
-    'src/backtests-process.ts',
+    'src/processes/backtests-process.ts',
   ],
   'entries of streams, heads of chains, files of the installation': [
     ...['schemas/entry.ts', 'src/audit/checkpoint.ts', 'src/audit/checkpoints.ts', 'src/audit/sources.ts'],
@@ -39,8 +39,18 @@ const OWN: Record<string, readonly string[]> = {
       'src/streams/limit-signals.ts',
       'src/streams/signals.ts',
     ],
-    ...['src/stores/installation.ts', 'src/stores.ts', 'src/embedded/state-dir.ts', 'src/embedded/redis-server.ts'],
-    ...['src/embedded/supervisor.ts', 'src/cli.ts', 'src/metrics/metrics.ts', 'src/process/stall-guard-thread.ts'],
+    ...[
+      'src/stores/installation.ts',
+      'src/processes/clients.ts',
+      'src/embedded/state-dir.ts',
+      'src/embedded/redis-server.ts',
+    ],
+    ...[
+      'src/embedded/supervisor.ts',
+      'src/processes/cli.ts',
+      'src/metrics/metrics.ts',
+      'src/process/stall-guard-thread.ts',
+    ],
   ],
   'the HTTP interface of ClickHouse: rows come and go as its own texts': [
     ...['chdb-sessions', 'clickhouse-protocol', 'clickhouse-server-main', 'clickhouse-server', 'data-directory'].map(
@@ -48,7 +58,9 @@ const OWN: Record<string, readonly string[]> = {
     ),
   ],
   'cursors, envelopes of answers, records without a payload; payloads stand beside them as text': [
-    ...['cursor', 'exchange', 'live', 'openapi-schemas', 'openapi', 'reply'].map((name) => `src/http/${name}.ts`),
+    ...['answers/cursor', 'exchange', 'answers/live', 'openapi/schemas', 'openapi/document', 'answers/reply'].map(
+      (name) => `src/http/${name}.ts`,
+    ),
     ...['anomalies', 'approval-routes', 'delivery-routes', 'events', 'stream', 'traces'].map(
       (name) => `src/http/handlers/${name}.ts`,
     ),
@@ -58,7 +70,12 @@ const OWN: Record<string, readonly string[]> = {
     ...['account', 'audit', 'cluster', 'dead-letter', 'policy', 'store'].map(
       (name) => `src/commands/${name}-commands.ts`,
     ),
-    ...['src/commands/doctor.ts', 'src/common/policy-files.ts', 'src/common/errors.ts', 'src/http/admission.ts'],
+    ...[
+      'src/commands/doctor.ts',
+      'src/common/policy-files.ts',
+      'src/common/errors.ts',
+      'src/http/admission/admission.ts',
+    ],
     ...[
       'src/process/addresses.ts',
       'src/process/config.ts',

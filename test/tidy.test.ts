@@ -11,8 +11,7 @@ const SHARED = /^src\/(common|process|metrics)\//;
 
 /**
  * What the files of a folder may import beside their own folder and the shared ground. First match wins.
- * Processes are composed in src/{main,start,front,pipelines-process,backtests-process,stores,cli}.ts and src/commands,
- * which may import everything.
+ * Processes are composed in src/processes and src/commands, which may import everything.
  */
 const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^schemas\//, /^typebox/],
@@ -43,11 +42,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
     /^pipelines\//,
     /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|src\/egress|clickhouse)\/|^pipelines\/[^/]+$/,
   ],
-  [
-    /^(src\/(main|front|pipelines-process|backtests-process|cli|start|stores)\.ts$|src\/commands\/)/,
-    /^(schemas|src|pipelines|clickhouse|clients\/typescript\/src)\//,
-  ],
-  [/^src\/[^/]+$/, /^schemas\//],
+  [/^src\/(processes|commands)\//, /^(schemas|src|pipelines|clickhouse|clients\/typescript\/src)\//],
   [/^clients\//, /^clients\//],
   [/^(bench|test|scripts)\//, /./],
 ];
@@ -98,6 +93,16 @@ t.test('modules are imported by their file, named exports only', async (t) => {
     misnamed.map(({ file }) => file),
     [],
     'file names are kebab-case',
+  );
+});
+
+t.test('the code map names every room', async (t) => {
+  const map = read('ARCHITECTURE.md');
+  const rooms = new Set(service.map(({ file }) => /^(src\/)?[^/]+/.exec(file)![0]));
+  t.same(
+    [...rooms].filter((room) => !map.includes(`\`${room}\``)),
+    [],
+    'a new folder is told in ARCHITECTURE.md',
   );
 });
 

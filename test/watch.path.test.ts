@@ -3,9 +3,9 @@
 import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
 import { readConfig } from '../src/process/config.ts';
+import { makeKeys } from '../src/processes/clients.ts';
 import { connectCommands, waitUntilReady } from '../src/redis/client.ts';
 import { Accounts } from '../src/registry/accounts.ts';
-import { makeKeys } from '../src/stores.ts';
 import { Api } from './support/api.ts';
 import { pause } from './support/raw-http.ts';
 import { startService } from './support/service.ts';

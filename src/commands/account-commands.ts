@@ -7,11 +7,11 @@ import { randomUUID } from 'node:crypto';
 import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
 import { ServiceError } from '../common/errors.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
+import { refuseLostRegistry } from '../processes/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
-import { refuseLostRegistry } from '../stores.ts';
 import { type Command, type Context, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
 

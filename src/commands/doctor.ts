@@ -20,11 +20,11 @@ import { chooseTransport } from '../http/transport/choose.ts';
 import { readAsset } from '../process/assets.ts';
 import { type Config, environmentWith, givenSettings } from '../process/config.ts';
 import { userFacingMessage } from '../process/report-failure.ts';
+import { clickhouseReady, makeClickHouse, makeCommands, makeKeys, redisReady } from '../processes/clients.ts';
 import { type Commands, mastersOf } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import { presenceOf } from '../registry/presence.ts';
 import { clickhouseFault } from '../stores/faults.ts';
-import { clickhouseReady, makeClickHouse, makeCommands, makeKeys, redisReady } from '../stores.ts';
 import type { Command } from './context.ts';
 
 type Diagnosis = { what: string; ok: boolean; found: string; cure?: string };

@@ -14,10 +14,6 @@ import type { Config } from '../process/config.ts';
 import { Service } from '../process/lifecycle.ts';
 import { createLog } from '../process/log.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
-import { bringForward } from '../registry/recovery.ts';
-import { rebuildRegistry } from '../registry/restore.ts';
-import { restoreApprovals } from '../registry/restore-approvals.ts';
-import { restoreDeliveries } from '../registry/restore-deliveries.ts';
 import {
   clickhouseReady,
   knownRegistry,
@@ -28,7 +24,11 @@ import {
   prepareStores,
   redisReady,
   STORES_READY_MS_MAX,
-} from '../stores.ts';
+} from '../processes/clients.ts';
+import { bringForward } from '../registry/recovery.ts';
+import { rebuildRegistry } from '../registry/restore.ts';
+import { restoreApprovals } from '../registry/restore-approvals.ts';
+import { restoreDeliveries } from '../registry/restore-deliveries.ts';
 import { type Command, withAddresses } from './context.ts';
 
 export const migrateCommand: Command = async ({ config, print }) => {

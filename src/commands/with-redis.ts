@@ -2,9 +2,9 @@
 // closed behind them. Failure: as of `withAddresses` and `redisReady`, in words for a terminal.
 import type { Config } from '../process/config.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
+import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../processes/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { type Context, withAddresses } from './context.ts';
 
 /** `config`: the settings with the addresses of both stores. */

@@ -9,12 +9,12 @@ import { ERRORS, type ErrorCode, ServiceError } from '../common/errors.ts';
 import { PART_TAKEN_MS_MAX } from '../common/limits.ts';
 import { type SpansForm, statusBody, typeOf } from '../otlp/answers.ts';
 import type { Log } from '../process/log.ts';
-import { BodyParts, type PartsReader } from './body-parts.ts';
-import { CLEARED_COOKIES } from './browser-sessions.ts';
-import type { Cors } from './cors.ts';
-import type { Head, MalformedHead } from './head.ts';
-import type { InFlight } from './in-flight.ts';
-import type { Admitted } from './load-shedding.ts';
+import { CLEARED_COOKIES } from './admission/browser-sessions.ts';
+import type { Cors } from './admission/cors.ts';
+import type { InFlight } from './admission/in-flight.ts';
+import type { Admitted } from './admission/load-shedding.ts';
+import { BodyParts, type PartsReader } from './answers/body-parts.ts';
+import type { Head, MalformedHead } from './reading/head.ts';
 import type { Reply } from './route.ts';
 import type { Handler, TransportRequest, TransportResponse } from './transport/transport.ts';
 

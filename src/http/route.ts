@@ -41,11 +41,11 @@ import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Sessions } from '../registry/sessions.ts';
 import type { Views } from '../registry/views.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
-import type { Authenticator } from './authenticate.ts';
-import type { BodyParts } from './body-parts.ts';
-import type { BodySlots } from './body-slots.ts';
-import type { Live } from './live.ts';
-import type { Parameters, QueryOf } from './query.ts';
+import type { Authenticator } from './admission/authenticate.ts';
+import type { BodyParts } from './answers/body-parts.ts';
+import type { BodySlots } from './answers/body-slots.ts';
+import type { Live } from './answers/live.ts';
+import type { Parameters, QueryOf } from './reading/query.ts';
 import type { Need } from './route-needs.ts';
 
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';

@@ -22,7 +22,7 @@ import { spanRoutes } from './handlers/spans.ts';
 import { streamRoutes } from './handlers/stream.ts';
 import { traceRoutes } from './handlers/traces.ts';
 import { viewRoutes } from './handlers/view-routes.ts';
-import { openApiRoute } from './openapi.ts';
+import { openApiRoute } from './openapi/document.ts';
 import type { Route } from './route.ts';
 
 type RouteOptions = {

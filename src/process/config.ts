@@ -27,7 +27,7 @@ const text = (options: Type.TStringOptions = {}) => Type.String(options);
 const MiB = 1024 * 1024;
 /** ClickHouse reckons expiry in 32-bit seconds, which end in 2106: with 36,500 days rows expired at once. */
 const RETENTION_DAYS_MAX = 20_000;
-/** All headers of a request; admission counts them, too (src/http/head.ts). */
+/** All headers of a request; admission counts them, too (src/http/reading/head.ts). */
 const HEAD_BYTES_MAX = 16 * 1024;
 
 // biome-ignore format: a setting a line reads as the table that it is

@@ -174,7 +174,7 @@ export class Accounts {
   /** `made`: by this very call, with this first key. */
   async #make(name: string, first: FirstKey, actor: Actor): Promise<{ account: AccountRecord; made: boolean }> {
     const { keys } = this.#store;
-    // A service that may have lost its registry is refused before this (stores.ts).
+    // A service that may have lost its registry is refused before this (processes/clients.ts).
     if ((await presenceOf(this.#store)).state !== 'there') await foundRegistry(this.#store);
     const id = await this.#reserve(name);
     const existing = await this.#get(id);

@@ -1,6 +1,6 @@
 // How often one address may sign in.
 import t from 'tap';
-import { AddressLimit } from '../../src/http/address-limit.ts';
+import { AddressLimit } from '../../src/http/admission/address-limit.ts';
 
 /** How many of so many tries at this moment are let through. */
 function through(limit: AddressLimit, address: string, nowMs: number, tries = 1_000): number {

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { ServiceError } from '../../src/common/errors.ts';
 import { LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../../src/common/limits.ts';
-import { BodySlots, bodySlots } from '../../src/http/body-slots.ts';
+import { BodySlots, bodySlots } from '../../src/http/answers/body-slots.ts';
 
 const of = (account: string, agentId: string | null = null) => ({ account, agentId });
 

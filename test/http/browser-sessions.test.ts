@@ -1,8 +1,8 @@
 // Which cookie is taken for a browser's session, and which page may change something with it, by the head of a request
 // alone (docs/security.md: T9, T25).
 import t from 'tap';
-import { BrowserSessions, sessionCookie } from '../../src/http/browser-sessions.ts';
-import { readHead } from '../../src/http/head.ts';
+import { BrowserSessions, sessionCookie } from '../../src/http/admission/browser-sessions.ts';
+import { readHead } from '../../src/http/reading/head.ts';
 
 const PROXY = '10.0.0.1';
 type Lines = [name: string, value: string][];

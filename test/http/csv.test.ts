@@ -1,6 +1,6 @@
 // Cells of CSV: what a spreadsheet would run gets an apostrophe, and what it would not stays as it is.
 import t from 'tap';
-import { csvLine } from '../../src/http/csv.ts';
+import { csvLine } from '../../src/http/answers/csv.ts';
 
 const one = (text: string) => csvLine([text]).slice(0, -2);
 

@@ -1,8 +1,8 @@
 // Cursors without a server: where a page continues, and what is refused as none of this list's.
 import fc from 'fast-check';
 import t from 'tap';
-import { cursorBehind, openPage } from '../../src/http/cursor.ts';
-import { cursorPaging, paging, parseQuery } from '../../src/http/query.ts';
+import { cursorBehind, openPage } from '../../src/http/answers/cursor.ts';
+import { cursorPaging, paging, parseQuery } from '../../src/http/reading/query.ts';
 import { runs, SEED } from '../support/seed.ts';
 
 const call = (query: Partial<Record<string, unknown>> = {}, more: { account?: string; params?: string[] } = {}) => ({

@@ -4,7 +4,7 @@ import v8 from 'node:v8';
 import vm from 'node:vm';
 import fc from 'fast-check';
 import t from 'tap';
-import { type Indexed, InFlight } from '../../src/http/in-flight.ts';
+import { type Indexed, InFlight } from '../../src/http/admission/in-flight.ts';
 import { runs, SEED } from '../support/seed.ts';
 
 t.test('it holds what a Set would', (t) => {

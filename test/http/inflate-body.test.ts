@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
 import { BufferPool } from '../../src/common/buffer-pool.ts';
-import { BodyInflater, type InflatedBody } from '../../src/http/inflate-body.ts';
-import { BodyBudget } from '../../src/http/read-body.ts';
+import { BodyInflater, type InflatedBody } from '../../src/http/reading/inflate-body.ts';
+import { BodyBudget } from '../../src/http/reading/read-body.ts';
 
 const MiB = 1024 * 1024;
 const isGone = () => false;

@@ -1,6 +1,6 @@
 // Load shedding under a driven clock: when a front turns strict, whom it refuses then, and when it is normal again.
 import t from 'tap';
-import { FairShares } from '../../src/http/fair-shares.ts';
+import { FairShares } from '../../src/http/admission/fair-shares.ts';
 import {
   type Admitted,
   IN_FLIGHT_MIN,
@@ -11,7 +11,7 @@ import {
   RECOVERED_MS,
   STANDING_MS,
   WAIT_MS_MAX,
-} from '../../src/http/load-shedding.ts';
+} from '../../src/http/admission/load-shedding.ts';
 
 /** A front whose event loop is turned by hand. */
 class Front {

@@ -10,7 +10,7 @@ import { POLICY_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
 import { OPERATORS } from '../../schemas/condition.ts';
 import { ConditionOperators, PayloadSchema, RESERVED_KEYS } from '../../schemas/policy-conditions.ts';
 import { ERRORS } from '../../src/common/errors.ts';
-import { describeApi, type OpenApiDocument } from '../../src/http/openapi.ts';
+import { describeApi, type OpenApiDocument } from '../../src/http/openapi/document.ts';
 import { SCOPE_OF } from '../../src/http/route.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
 import { checkPolicy } from '../../src/policy/engine.ts';

@@ -1,6 +1,6 @@
 // Who asks, as far as the server can know: pages of other origins (CORS), and addresses behind proxies.
 import t from 'tap';
-import { CallerAddresses } from '../../src/http/caller-address.ts';
+import { CallerAddresses } from '../../src/http/admission/caller-address.ts';
 import { get, KEYS, method, onEach, post, startServer } from '../support/front-server.ts';
 import { rawExchange } from '../support/raw-http.ts';
 

@@ -5,7 +5,7 @@ import { STATUSES } from '../../schemas/closed-sets.ts';
 
 import type { ServiceError } from '../../src/common/errors.ts';
 import { FILTER_VALUES_MAX } from '../../src/common/limits.ts';
-import { anyOf, flag, oneOf, paging, parseQuery, search, text, time } from '../../src/http/query.ts';
+import { anyOf, flag, oneOf, paging, parseQuery, search, text, time } from '../../src/http/reading/query.ts';
 
 const parameters = {
   ...paging({ default: 20, maximum: 100 }),

@@ -5,8 +5,8 @@ import type { Approval } from '../../schemas/approval.ts';
 import { DECISION_REPEATED_MS } from '../../src/common/limits.ts';
 import { keptVerdicts, readVerdicts } from '../../src/ingest/kept-verdicts.ts';
 import { readConfig } from '../../src/process/config.ts';
+import { makeCommands, makeKeys } from '../../src/processes/clients.ts';
 import { waitUntilReady } from '../../src/redis/client.ts';
-import { makeCommands, makeKeys } from '../../src/stores.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';
 

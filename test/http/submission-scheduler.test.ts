@@ -1,6 +1,6 @@
 // Turns under a driven clock: what a turn meets is begun in its first slice or waits, in order, a slice a turn.
 import t from 'tap';
-import { OVERLOADED_SLICE_MS, SLICE_MS, SubmissionScheduler } from '../../src/http/submission-scheduler.ts';
+import { OVERLOADED_SLICE_MS, SLICE_MS, SubmissionScheduler } from '../../src/http/admission/submission-scheduler.ts';
 
 /** A loop that is turned by hand; each work takes `workMs`. */
 class Loop {

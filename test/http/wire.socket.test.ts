@@ -1,7 +1,7 @@
 // The HTTP server over raw sockets: framing, heads, bodies, pipelining, damage of any kind, clients that idle or drip.
 import { spawn } from 'node:child_process';
 import tap from 'tap';
-import { BodyBudget } from '../../src/http/read-body.ts';
+import { BodyBudget } from '../../src/http/reading/read-body.ts';
 import {
   get,
   KEYS,

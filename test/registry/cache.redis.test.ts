@@ -3,7 +3,7 @@
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { SESSION_IDLE_MS, SESSION_MS_MAX } from '../../src/common/limits.ts';
-import { Authenticator } from '../../src/http/authenticate.ts';
+import { Authenticator } from '../../src/http/admission/authenticate.ts';
 import type { RedisAddress } from '../../src/redis/client.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { exactIsoTime, exactTime, microsOf, parseExactTime, parseTime } from '../../schemas/time.ts';
-import { parseQuery, time } from '../../src/http/query.ts';
+import { parseQuery, time } from '../../src/http/reading/query.ts';
 import { runs, SEED } from '../support/seed.ts';
 
 /** Days since 1970-01-01, counted year by year and month by month. */

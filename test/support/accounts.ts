@@ -3,9 +3,9 @@
 // test/processes/cli.path.test.ts.
 
 import { readConfig } from '../../src/process/config.ts';
+import { makeCommands, makeKeys } from '../../src/processes/clients.ts';
 import { waitUntilReady } from '../../src/redis/client.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
-import { makeCommands, makeKeys } from '../../src/stores.ts';
 import type { TestService } from './service.ts';
 
 const ACTOR = { actor: 'system', requestId: 'test' };

@@ -9,7 +9,7 @@ import Type from 'typebox';
 import type { Scope } from '../../schemas/closed-sets.ts';
 import { BufferPool } from '../../src/common/buffer-pool.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import { oneOf, paging } from '../../src/http/query.ts';
+import { oneOf, paging } from '../../src/http/reading/query.ts';
 import { eventBody, jsonBody, type Route, route } from '../../src/http/route.ts';
 import { Server, type ServerOptions } from '../../src/http/server.ts';
 import { NodeTransport } from '../../src/http/transport/node-http.ts';

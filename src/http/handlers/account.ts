@@ -3,7 +3,7 @@
 // limit.
 import { type Account, AccountInForce, AccountPatch } from '../../../schemas/account.ts';
 import type { RequestLimit } from '../../registry/principal.ts';
-import { found, json } from '../reply.ts';
+import { found, json } from '../answers/reply.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
 
 export const accountRoutes: Route[] = [

@@ -6,9 +6,9 @@ import { STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ErasureReport } from '../../../schemas/erasure.ts';
 import { isId } from '../../common/ids.ts';
-import { openPage } from '../cursor.ts';
-import { anyOf, flag, namedFilters, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
-import { ask, found, json, markIncomplete, NO_CONTENT, notFound, page } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { ask, found, json, markIncomplete, NO_CONTENT, notFound, page } from '../answers/reply.ts';
+import { anyOf, flag, namedFilters, oneOf, paging, RESOURCE_PAGE, text } from '../reading/query.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 

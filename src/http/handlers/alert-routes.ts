@@ -3,9 +3,9 @@ import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/a
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Delivery } from '../../../schemas/delivery.ts';
 import { isId } from '../../common/ids.ts';
-import { openPage } from '../cursor.ts';
-import { namedFilters, paging, RESOURCE_PAGE } from '../query.ts';
-import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { found, json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
+import { namedFilters, paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Owned, type Route, route } from '../route.ts';
 
 const ofAlert: Owned = {

@@ -7,10 +7,10 @@ import { ANOMALY_KINDS, SEVERITIES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import { isId } from '../../common/ids.ts';
-import { openPage } from '../cursor.ts';
-import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
-import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
-import { ask, found, json, markIncomplete, notFound, onlyOne, page } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { EXPORT_ANSWER, exported, exportParameters } from '../answers/export.ts';
+import { ask, found, json, markIncomplete, notFound, onlyOne, page } from '../answers/reply.ts';
+import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../reading/query.ts';
 import { type Call, type Owned, type Parts, type Route, route } from '../route.ts';
 import { expandSummary, withSummaries } from './expand-summary.ts';
 

@@ -2,9 +2,9 @@
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../../schemas/api-key.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { isId } from '../../common/ids.ts';
-import { openPage } from '../cursor.ts';
-import { paging, RESOURCE_PAGE } from '../query.ts';
-import { json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
+import { paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Route, route } from '../route.ts';
 
 export const apiKeyRoutes: Route[] = [

@@ -9,8 +9,9 @@ import type { PageStart } from '../../../schemas/paging.ts';
 import type { VerifyOptions } from '../../audit/verifier.ts';
 import { exactJson } from '../../common/exact-json.ts';
 import { isId } from '../../common/ids.ts';
-import { openPage } from '../cursor.ts';
-import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
+import { openPage } from '../answers/cursor.ts';
+import { EXPORT_ANSWER, exported, exportParameters } from '../answers/export.ts';
+import { allComplete, ask, found, json, markIncomplete, notFound, page } from '../answers/reply.ts';
 import {
   anyOf,
   flag,
@@ -22,8 +23,7 @@ import {
   sessionParameter,
   text,
   time,
-} from '../query.ts';
-import { allComplete, ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
+} from '../reading/query.ts';
 import { type Call, jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
 import { expandSummary, withSummaries } from './expand-summary.ts';
 

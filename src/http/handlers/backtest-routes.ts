@@ -1,9 +1,9 @@
 // Backtests: order one, list, look how far it is, stop and remove it. They run elsewhere (pipelines/backtest).
 import { Backtest, BacktestCreate, BacktestPage } from '../../../schemas/backtest.ts';
 import { exampleId } from '../../../schemas/described.ts';
-import { openPage } from '../cursor.ts';
-import { anyOf, paging, RESOURCE_PAGE, text } from '../query.ts';
-import { ask, found, json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { ask, found, json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
+import { anyOf, paging, RESOURCE_PAGE, text } from '../reading/query.ts';
 import { jsonBody, type Owned, type Route, route } from '../route.ts';
 
 const ofBacktest: Owned = {

@@ -7,10 +7,10 @@ import { Delivery } from '../../../schemas/delivery.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { isId } from '../../common/ids.ts';
-import { openPage } from '../cursor.ts';
-import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
-import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
-import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { EXPORT_ANSWER, exported, exportParameters } from '../answers/export.ts';
+import { ask, found, json, markIncomplete, notFound, page } from '../answers/reply.ts';
+import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../reading/query.ts';
 import { type Call, type Owned, type Parts, type Route, route } from '../route.ts';
 
 const ofDelivery: Owned = {

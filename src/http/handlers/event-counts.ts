@@ -12,8 +12,8 @@ import { type Facet, Facets, Histogram } from '../../../schemas/event-counts.ts'
 import { isoTime } from '../../../schemas/time.ts';
 import { FACET_VALUES_MAX, HISTOGRAM_BUCKETS_MAX, HISTOGRAM_VALUES_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import { integer, oneOf, type QueryOf, timeZone } from '../query.ts';
-import { ask, json, markIncomplete, onlyOne } from '../reply.ts';
+import { ask, json, markIncomplete, onlyOne } from '../answers/reply.ts';
+import { integer, oneOf, type QueryOf, timeZone } from '../reading/query.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 import { agentFilter, eventFilters, filterOf } from './event-filters.ts';

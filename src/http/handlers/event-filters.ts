@@ -3,7 +3,7 @@
 import type { EventFilter } from '../../../clickhouse/queries/event-filter.ts';
 import { EVENT_TYPES, OUTCOMES, REASONS, SEVERITIES } from '../../../schemas/closed-sets.ts';
 
-import { anyOf, oneOf, type QueryOf, search, text, time } from '../query.ts';
+import { anyOf, oneOf, type QueryOf, search, text, time } from '../reading/query.ts';
 
 /** Of every list, count and export of events. */
 export const eventFilters = {

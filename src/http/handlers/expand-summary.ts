@@ -2,8 +2,8 @@
 // rows of a page, of the rows alone that are about an event.
 // A row whose event is not stored, or is erased, gets null.
 import { summariesOf } from '../../../clickhouse/queries/get-event.ts';
-import { oneOf } from '../query.ts';
-import { ask } from '../reply.ts';
+import { ask } from '../answers/reply.ts';
+import { oneOf } from '../reading/query.ts';
 import type { Call, Parts } from '../route.ts';
 
 export const expandSummary = oneOf('`summary`: each with what its event says on one line, where it is about one', [

@@ -4,7 +4,7 @@
 import { decidedApprovals } from '../../../clickhouse/queries/list-approvals.ts';
 import type { Approval } from '../../../schemas/approval.ts';
 import { isId } from '../../common/ids.ts';
-import { ask } from '../reply.ts';
+import { ask } from '../answers/reply.ts';
 import type { Parts } from '../route.ts';
 
 /**

@@ -4,7 +4,7 @@ import Type from 'typebox';
 import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { METRICS_CONTENT_TYPE } from '../../metrics/metrics.ts';
-import { json } from '../reply.ts';
+import { json } from '../answers/reply.ts';
 import { type Route, route } from '../route.ts';
 
 export const healthRoutes: Route[] = [

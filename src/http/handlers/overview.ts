@@ -39,8 +39,8 @@ import {
   POLICIES_MAX,
 } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import { anyOf, type QueryOf, text, time, timeZone } from '../query.ts';
-import { allComplete, ask, json, markIncomplete, onlyOne } from '../reply.ts';
+import { allComplete, ask, json, markIncomplete, onlyOne } from '../answers/reply.ts';
+import { anyOf, type QueryOf, text, time, timeZone } from '../reading/query.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 

@@ -4,9 +4,9 @@
 import { agentOfPolicy, getPolicyRevision, listPolicyRevisions } from '../../../clickhouse/queries/policy-revisions.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Policy, PolicyRevision } from '../../../schemas/policy.ts';
-import { openPage } from '../cursor.ts';
-import { paging, RESOURCE_PAGE } from '../query.ts';
-import { ask, found, json, markIncomplete, notFound, page, versioned } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { ask, found, json, markIncomplete, notFound, page, versioned } from '../answers/reply.ts';
+import { paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { type Call, type Owned, type Parts, type Route, route } from '../route.ts';
 import { policyIdOf } from './policy-routes.ts';
 

@@ -17,9 +17,9 @@ import { isId } from '../../common/ids.ts';
 import { DECLARATION_BYTES_MAX, PREVIEW_EVENTS_MAX } from '../../common/limits.ts';
 import { keepToRevisions } from '../../registry/named-records.ts';
 import { isWithin } from '../../registry/principal.ts';
-import { openPage } from '../cursor.ts';
-import { anyOf, flag, namedFilters, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
-import { ask, etagOf, found, json, markIncomplete, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { ask, etagOf, found, json, markIncomplete, NO_CONTENT, notFound, page, versioned } from '../answers/reply.ts';
+import { anyOf, flag, namedFilters, oneOf, paging, RESOURCE_PAGE, text } from '../reading/query.ts';
 import { jsonBody, type Owned, type Parts, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 

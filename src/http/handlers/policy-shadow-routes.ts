@@ -7,8 +7,8 @@ import { isoTime } from '../../../schemas/time.ts';
 import { SHADOW_KEPT_MS, SHADOW_REPORT_DAYS_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
 import { limitWindowMs } from '../../registry/shadow-policies.ts';
-import { integer, time } from '../query.ts';
-import { ask, found, json, markIncomplete, versioned } from '../reply.ts';
+import { ask, found, json, markIncomplete, versioned } from '../answers/reply.ts';
+import { integer, time } from '../reading/query.ts';
 import { type Route, route } from '../route.ts';
 import { ofPolicy, policyIdOf } from './policy-routes.ts';
 

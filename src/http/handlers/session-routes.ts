@@ -3,11 +3,11 @@
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
 import { isId } from '../../common/ids.ts';
-import { admit } from '../authenticate.ts';
-import { CLEARED_COOKIES, sessionCookie } from '../browser-sessions.ts';
-import { openPage } from '../cursor.ts';
-import { paging, RESOURCE_PAGE } from '../query.ts';
-import { json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { admit } from '../admission/authenticate.ts';
+import { CLEARED_COOKIES, sessionCookie } from '../admission/browser-sessions.ts';
+import { openPage } from '../answers/cursor.ts';
+import { json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
+import { paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
 
 const SIGNED_OUT: Reply = { ...NO_CONTENT, headers: { 'Set-Cookie': CLEARED_COOKIES } };

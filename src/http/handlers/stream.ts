@@ -8,10 +8,10 @@ import Type from 'typebox';
 import type { PayloadMode } from '../../../schemas/closed-sets.ts';
 import { LIVE_CHECK_MS, LIVE_HEARTBEAT_MS, LIVE_RESUME_MS_MAX, LIVE_UNREAD_BYTES_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import type { BodyParts } from '../body-parts.ts';
-import { type LivePosition, type LiveUpdate, type Question, TOPICS } from '../live.ts';
-import { payloadMode, type QueryOf, text } from '../query.ts';
-import { ask } from '../reply.ts';
+import type { BodyParts } from '../answers/body-parts.ts';
+import { type LivePosition, type LiveUpdate, type Question, TOPICS } from '../answers/live.ts';
+import { ask } from '../answers/reply.ts';
+import { payloadMode, type QueryOf, text } from '../reading/query.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
 import { agentFilter, eventFilters, filterOf } from './event-filters.ts';
 

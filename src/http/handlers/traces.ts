@@ -7,9 +7,9 @@ import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../../clickhouse/quer
 import { ORDERS, TRACE_SORTS } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Trace, TraceWithEvents } from '../../../schemas/event.ts';
-import { cursorBehind, openPage } from '../cursor.ts';
-import { anyOf, cursorPaging, oneOf, paging, payloadMode, RECORD_PAGE, search, text, time } from '../query.ts';
-import { ask, found, markIncomplete, markShort, notFound, page } from '../reply.ts';
+import { cursorBehind, openPage } from '../answers/cursor.ts';
+import { ask, found, markIncomplete, markShort, notFound, page } from '../answers/reply.ts';
+import { anyOf, cursorPaging, oneOf, paging, payloadMode, RECORD_PAGE, search, text, time } from '../reading/query.ts';
 import { type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 

@@ -1,9 +1,9 @@
 // Saved views: save, list, delete. They are of the whole account, so keys that are bound to an agent are refused.
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { SavedView, ViewCreate } from '../../../schemas/view.ts';
-import { openPage } from '../cursor.ts';
-import { paging, RESOURCE_PAGE } from '../query.ts';
-import { NO_CONTENT, notFound, page } from '../reply.ts';
+import { openPage } from '../answers/cursor.ts';
+import { NO_CONTENT, notFound, page } from '../answers/reply.ts';
+import { paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Route, route } from '../route.ts';
 
 export const viewRoutes: Route[] = [

@@ -15,7 +15,7 @@ import { Router, type Verb } from './router.ts';
 import type { Handler, Transport, TransportRequest, TransportResponse, Unreadable } from './transport.ts';
 
 /**
- * Of all headers together; src/http/head.ts refuses what is over 16 KiB in words of ours, this only bounds what is
+ * All headers together: src/http/reading/head.ts refuses more than 16 KiB in words of ours, this only bounds what is
  * read.
  */
 const HEAD_BYTES_MAX = 32 * 1024;

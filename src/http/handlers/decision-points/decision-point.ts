@@ -23,8 +23,8 @@ import { errorDetails, validationFailed } from '../../../common/validation.ts';
 import type { Answer, Caller } from '../../../ingest/ingest-parts.ts';
 import { parseMarked } from '../../../ingest/json.ts';
 import { isTraceId } from '../../../ingest/submission.ts';
-import { integer, type QueryOf, text } from '../../query.ts';
-import { notFound } from '../../reply.ts';
+import { notFound } from '../../answers/reply.ts';
+import { integer, type QueryOf, text } from '../../reading/query.ts';
 import type { Call, Operation, Parts } from '../../route.ts';
 import { knownApproval } from '../known-approval.ts';
 

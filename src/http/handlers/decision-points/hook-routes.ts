@@ -20,7 +20,7 @@ import {
   refused,
 } from '../../../hooks/read-hook.ts';
 import type { Caller } from '../../../ingest/ingest-parts.ts';
-import { oneOf, type QueryOf } from '../../query.ts';
+import { oneOf, type QueryOf } from '../../reading/query.ts';
 import { type Call, eventBody, type Parts, type Route, route } from '../../route.ts';
 import {
   bodyOf,

@@ -9,7 +9,7 @@ import { given } from '../../../common/given.ts';
 import { jsonOf } from '../../../common/json-text.ts';
 import { type ObjectText, objectOfTexts } from '../../../common/object-text.ts';
 import { validationFailed } from '../../../common/validation.ts';
-import { opaFlag, type QueryOf } from '../../query.ts';
+import { opaFlag, type QueryOf } from '../../reading/query.ts';
 import { type Call, eventBody, route } from '../../route.ts';
 import {
   answer,

@@ -17,30 +17,30 @@
 // reader.
 // Failure: everything that can fail throws, and `safe` answers it.
 
-import type { BufferPool } from '../common/buffer-pool.ts';
-import { ServiceError } from '../common/errors.ts';
-import { formOf } from '../otlp/answers.ts';
-import { currentWork } from '../process/current-work.ts';
-import type { Principal } from '../registry/principal.ts';
-import type { RequestLimiter } from '../registry/request-limit.ts';
+import type { BufferPool } from '../../common/buffer-pool.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { formOf } from '../../otlp/answers.ts';
+import { currentWork } from '../../process/current-work.ts';
+import type { Principal } from '../../registry/principal.ts';
+import type { RequestLimiter } from '../../registry/request-limit.ts';
+import type { Asked } from '../answers/pages.ts';
+import { notFound } from '../answers/reply.ts';
+import type { Exchange } from '../exchange.ts';
+import { type Head, readHead } from '../reading/head.ts';
+import type { BodyInflater, InflatedBody } from '../reading/inflate-body.ts';
+import { type BodyBudget, BodyReader } from '../reading/read-body.ts';
+import { Request, type RouteEntry } from '../request.ts';
+import type { Owned, Parts, Reply, Route } from '../route.ts';
+import type { TransportRequest } from '../transport/transport.ts';
 import type { AddressLimit } from './address-limit.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
 import { type Cors, preflightHeaders } from './cors.ts';
-import type { Exchange } from './exchange.ts';
-import { type Head, readHead } from './head.ts';
-import type { BodyInflater, InflatedBody } from './inflate-body.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
-import type { Asked } from './pages.ts';
-import { type BodyBudget, BodyReader } from './read-body.ts';
-import { notFound } from './reply.ts';
-import { Request, type RouteEntry } from './request.ts';
 import { PAGES_ROUTE } from './request-counts.ts';
-import type { Owned, Parts, Reply, Route } from './route.ts';
 import type { SubmissionScheduler } from './submission-scheduler.ts';
-import type { TransportRequest } from './transport/transport.ts';
 
 type AdmissionParts = Parts & {
   authenticator: Authenticator;

@@ -3,19 +3,19 @@
 // children.
 // Invariant: standard output is for people, the log goes to standard error.
 // Failure: what a person can mend ends the start with one sentence, anything else with the error in the log.
-import { registryRevisions } from '../clickhouse/queries/registry-revisions.ts';
-import { outboxNotice, outboxWarning } from './egress/mail-transport.ts';
-import { Supervisor } from './embedded/supervisor.ts';
-import { Metrics } from './metrics/metrics.ts';
-import { type Config, describeConfig, secretsIn } from './process/config.ts';
-import { runProcess, Service } from './process/lifecycle.ts';
-import { createLog } from './process/log.ts';
-import { reportFailure, writeToTerminal } from './process/report-failure.ts';
-import type { Commands } from './redis/client.ts';
-import { readDurability } from './redis/durability.ts';
-import { isHistoryExpected } from './registry/history.ts';
-import { StoreError } from './stores/faults.ts';
-import { unsafeSentence } from './stores/redis-watch.ts';
+import { registryRevisions } from '../../clickhouse/queries/registry-revisions.ts';
+import { outboxNotice, outboxWarning } from '../egress/mail-transport.ts';
+import { Supervisor } from '../embedded/supervisor.ts';
+import { Metrics } from '../metrics/metrics.ts';
+import { type Config, describeConfig, secretsIn } from '../process/config.ts';
+import { runProcess, Service } from '../process/lifecycle.ts';
+import { createLog } from '../process/log.ts';
+import { reportFailure, writeToTerminal } from '../process/report-failure.ts';
+import type { Commands } from '../redis/client.ts';
+import { readDurability } from '../redis/durability.ts';
+import { isHistoryExpected } from '../registry/history.ts';
+import { StoreError } from '../stores/faults.ts';
+import { unsafeSentence } from '../stores/redis-watch.ts';
 import {
   clickhouseReady,
   makeClickHouse,
@@ -24,7 +24,7 @@ import {
   prepareStores,
   redisReady,
   STORES_READY_MS_MAX,
-} from './stores.ts';
+} from './clients.ts';
 
 export async function runStart(config: Config): Promise<void> {
   const log = createLog({

@@ -7,7 +7,7 @@
 // client takes a part of it for the whole; that is what becomes of a handler that throws.
 // The client that leaves, and the process that is about to end, are signalled by `signal`, with a reason.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { TransportResponse } from './transport/transport.ts';
+import type { TransportResponse } from '../transport/transport.ts';
 
 /** Why a body must not continue. */
 type BodyEnding = 'client_left' | 'draining' | 'too_slow' | 'not_allowed';

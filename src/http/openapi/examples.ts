@@ -3,7 +3,7 @@
 // first.
 // Invariant: the example of a sound schema fits it, which a test checks for every one. undefined: nothing can be made
 // up.
-import { componentSchemas } from './openapi-schemas.ts';
+import { componentSchemas } from './schemas.ts';
 
 type Node = Record<string, unknown>;
 

@@ -4,13 +4,13 @@
 // Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what is once, broken percent
 // escapes, values out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
 
-import { parseSearch } from '../../clickhouse/queries/search.ts';
-import { offsetsOf } from '../../clickhouse/queries/time-buckets.ts';
-import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
-import type { ErrorDetail } from '../../schemas/error.ts';
-import { parseExactTime } from '../../schemas/time.ts';
-import { FILTER_VALUES_MAX } from '../common/limits.ts';
-import { validationFailed } from '../common/validation.ts';
+import { parseSearch } from '../../../clickhouse/queries/search.ts';
+import { offsetsOf } from '../../../clickhouse/queries/time-buckets.ts';
+import { PAYLOAD_MODES, type PayloadMode } from '../../../schemas/closed-sets.ts';
+import type { ErrorDetail } from '../../../schemas/error.ts';
+import { parseExactTime } from '../../../schemas/time.ts';
+import { FILTER_VALUES_MAX } from '../../common/limits.ts';
+import { validationFailed } from '../../common/validation.ts';
 
 /** ClickHouse reads and drops what an offset skips: no list is that long. */
 const OFFSET_MAX = 1_000_000_000;

@@ -5,12 +5,12 @@
 // Exit status: 0 done, 1 failed, 2 called wrongly or a bad setting; `policies` and `hook` have more. Failures are one
 // sentence on standard error; only a bug shows where it is.
 import { parseArgs } from 'node:util';
-import { type Command, UsageError, withAddresses } from './commands/context.ts';
-import type { McpOptions } from './commands/mcp.ts';
-import { entryOf } from './common/entry.ts';
-import { readAsset } from './process/assets.ts';
-import type { Config } from './process/config.ts';
-import { userFacingMessage } from './process/report-failure.ts';
+import { type Command, UsageError, withAddresses } from '../commands/context.ts';
+import type { McpOptions } from '../commands/mcp.ts';
+import { entryOf } from '../common/entry.ts';
+import { readAsset } from '../process/assets.ts';
+import type { Config } from '../process/config.ts';
+import { userFacingMessage } from '../process/report-failure.ts';
 
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
 /** Of the options of a command, as they are declared. */
@@ -62,45 +62,45 @@ const COMMANDS: Record<string, Entry> = {
   migrate: {
     usage: 'migrate',
     help: 'make the tables in ClickHouse as they must be',
-    run: async (context) => (await import('./commands/store-commands.ts')).migrateCommand(context),
+    run: async (context) => (await import('../commands/store-commands.ts')).migrateCommand(context),
   },
   'account create': {
     usage: 'account create NAME',
     words: ['NAME'],
     help: 'make an account and print its first admin key',
-    run: async (context) => (await import('./commands/account-commands.ts')).accountCreate(context),
+    run: async (context) => (await import('../commands/account-commands.ts')).accountCreate(context),
   },
   'account limit': {
     usage: 'account limit NAME --per-second N --burst N | --default',
     words: ['NAME'],
     help: 'set the request limit of each key of an account, or go by the settings again',
     options: { 'per-second': { type: 'string' }, burst: { type: 'string' }, default: { type: 'boolean' } },
-    run: async (context) => (await import('./commands/account-commands.ts')).accountLimit(context),
+    run: async (context) => (await import('../commands/account-commands.ts')).accountLimit(context),
   },
   'account list': {
     usage: 'account list',
     help: 'show the accounts, a JSON line each',
-    run: async (context) => (await import('./commands/account-commands.ts')).accountList(context),
+    run: async (context) => (await import('../commands/account-commands.ts')).accountList(context),
   },
   'account delete': {
     usage: 'account delete NAME|ID --yes',
     words: ['NAME or id'],
     help: 'delete an account with its keys, agents, policies and alerts, and all that is kept of its agents',
     options: { yes: { type: 'boolean' } },
-    run: async (context) => (await import('./commands/account-commands.ts')).accountDelete(context),
+    run: async (context) => (await import('../commands/account-commands.ts')).accountDelete(context),
   },
   'key list': {
     usage: 'key list [--account NAME]',
     help: 'show the API keys of an account (default), without the keys themselves, a JSON line each',
     options: { account: { type: 'string' } },
-    run: async (context) => (await import('./commands/account-commands.ts')).keyList(context),
+    run: async (context) => (await import('../commands/account-commands.ts')).keyList(context),
   },
   'key revoke': {
     usage: 'key revoke KEY_ID [--account NAME]',
     words: ['the id of a key'],
     help: 'end an API key; all fronts know within a second',
     options: { account: { type: 'string' } },
-    run: async (context) => (await import('./commands/account-commands.ts')).keyRevoke(context),
+    run: async (context) => (await import('../commands/account-commands.ts')).keyRevoke(context),
   },
   'key create': {
     usage: 'key create [--account NAME] [--scope read|write|admin] [--agent ID] [--permissions LIST] [--label TEXT]',
@@ -112,36 +112,36 @@ const COMMANDS: Record<string, Entry> = {
       permissions: { type: 'string' },
       label: { type: 'string' },
     },
-    run: async (context) => (await import('./commands/account-commands.ts')).keyCreate(context),
+    run: async (context) => (await import('../commands/account-commands.ts')).keyCreate(context),
   },
   doctor: {
     usage: 'doctor [--json] [--repair]',
     help: 'look at settings, versions, data folder, disk, stores and clocks: a yes each, or what to do. --repair: go on with what is whole of damaged data',
     options: { json: { type: 'boolean' }, repair: { type: 'boolean' } },
-    run: async (context) => (await import('./commands/doctor.ts')).doctor(context),
+    run: async (context) => (await import('../commands/doctor.ts')).doctor(context),
   },
   'dead list': {
     usage: 'dead list [--limit N]',
     help: 'show what the pipelines could not process, a JSON line each (the oldest 100 of each stream)',
     options: { limit: { type: 'string' } },
-    run: async (context) => (await import('./commands/dead-letter-commands.ts')).deadList(context),
+    run: async (context) => (await import('../commands/dead-letter-commands.ts')).deadList(context),
   },
   'dead retry': {
     usage: 'dead retry ENTRY… | --all',
     words: 'any',
     help: 'put it back into its stream',
     options: { all: { type: 'boolean' } },
-    run: async (context) => (await import('./commands/dead-letter-commands.ts')).deadRetry(context),
+    run: async (context) => (await import('../commands/dead-letter-commands.ts')).deadRetry(context),
   },
   'cluster status': {
     usage: 'cluster status',
     help: 'show who shares the work, who owns which stream, how far behind it is and where it lies, a JSON line each',
-    run: async (context) => (await import('./commands/cluster-commands.ts')).clusterStatus(context),
+    run: async (context) => (await import('../commands/cluster-commands.ts')).clusterStatus(context),
   },
   'registry restore': {
     usage: 'registry restore',
     help: 'make the registry of an empty Redis again from ClickHouse',
-    run: async (context) => (await import('./commands/store-commands.ts')).registryRestore(context),
+    run: async (context) => (await import('../commands/store-commands.ts')).registryRestore(context),
   },
   'audit verify': {
     usage: 'audit verify [--account NAME] [--checkpoint FILE] [--public-key KEY|FILE] [--from TIME]',
@@ -152,13 +152,13 @@ const COMMANDS: Record<string, Entry> = {
       'public-key': { type: 'string' },
       from: { type: 'string' },
     },
-    run: async (context) => (await import('./commands/audit-commands.ts')).auditVerify(context),
+    run: async (context) => (await import('../commands/audit-commands.ts')).auditVerify(context),
   },
   'audit checkpoint': {
     usage: 'audit checkpoint [--account NAME]',
     help: 'print where the audit chain stands, signed, to be kept elsewhere',
     options: { account: { type: 'string' } },
-    run: async (context) => (await import('./commands/audit-commands.ts')).auditCheckpoint(context),
+    run: async (context) => (await import('../commands/audit-commands.ts')).auditCheckpoint(context),
   },
   hook: {
     usage: 'hook [--url URL] [--agent NAME] [--tool NAME] [--timeout SECONDS] [--wait SECONDS]',
@@ -167,7 +167,7 @@ const COMMANDS: Record<string, Entry> = {
       ...{ url: { type: 'string' }, agent: { type: 'string' }, tool: { type: 'string' } },
       ...{ timeout: { type: 'string' }, wait: { type: 'string' } },
     },
-    act: async (options) => (await import('./commands/hook.ts')).hook(options),
+    act: async (options) => (await import('../commands/hook.ts')).hook(options),
   },
   mcp: {
     usage:
@@ -180,20 +180,20 @@ const COMMANDS: Record<string, Entry> = {
       ...{ timeout: { type: 'string' }, wait: { type: 'string' }, drain: { type: 'string' } },
       ...{ 'on-unavailable': { type: 'string' }, 'host-name': { type: 'string', multiple: true } },
     },
-    act: async (options, command) => (await import('./commands/mcp.ts')).mcp(options as McpOptions, command),
+    act: async (options, command) => (await import('../commands/mcp.ts')).mcp(options as McpOptions, command),
   },
   'policies pull': {
     usage: 'policies pull [--owner NAME] [--url URL]',
     help: 'print the policies of an owner, or all, as a file for the next two (GATEHOUSE_URL, GATEHOUSE_API_KEY)',
     options: OF_POLICIES,
-    act: async (options) => (await import('./commands/policy-commands.ts')).policiesPull(options),
+    act: async (options) => (await import('../commands/policy-commands.ts')).policiesPull(options),
   },
   'policies plan': {
     usage: 'policies plan FILE… --owner NAME [--json] [--url URL]',
     words: 'any',
     help: 'show what the policies declared in YAML or JSON would change. Status 3: there is something to do',
     options: { ...OF_POLICIES, json: { type: 'boolean' } },
-    act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesPlan(options, args),
+    act: async (options, args) => (await import('../commands/policy-commands.ts')).policiesPlan(options, args),
   },
   'policies apply': {
     usage: 'policies apply FILE… --owner NAME [--hash HASH] [--allow-empty] [--json] [--url URL]',
@@ -203,7 +203,7 @@ const COMMANDS: Record<string, Entry> = {
       ...OF_POLICIES,
       ...{ json: { type: 'boolean' }, hash: { type: 'string' }, 'allow-empty': { type: 'boolean' } },
     },
-    act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesApply(options, args),
+    act: async (options, args) => (await import('../commands/policy-commands.ts')).policiesApply(options, args),
   },
   help: { usage: 'help', help: 'show this', say: helpText },
   version: { usage: 'version', help: 'show the version', say: version },
@@ -221,7 +221,7 @@ async function main(argv: readonly string[]): Promise<void> {
     process.exitCode = await entry.act(options, positionals);
     return;
   }
-  const { readConfig } = await import('./process/config.ts');
+  const { readConfig } = await import('../process/config.ts');
   await entry.run({ config: readConfig(), args: positionals, options, print });
 }
 
@@ -271,14 +271,14 @@ function checkWords({ words = [], usage, act }: Entry, given: readonly string[])
 }
 
 async function runFront(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {
-  (await import('./process/config.ts')).setHeadBytesMax(); // before uWebSockets.js is loaded, which reads it then
-  const [{ runWorker }, { frontParts }] = await Promise.all([import('./main.ts'), import('./front.ts')]);
+  (await import('../process/config.ts')).setHeadBytesMax(); // before uWebSockets.js is loaded, which reads it then
+  const [{ runWorker }, { frontParts }] = await Promise.all([import('./worker-process.ts'), import('./front.ts')]);
   return runWorker(config, { kind: 'front', isSupervised: supervised === true }, frontParts);
 }
 
 async function runPipelines(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {
   const [{ runWorker }, { pipelinesParts }] = await Promise.all([
-    import('./main.ts'),
+    import('./worker-process.ts'),
     import('./pipelines-process.ts'),
   ]);
   return runWorker(config, { kind: 'pipelines', isSupervised: supervised === true }, pipelinesParts);
@@ -286,7 +286,7 @@ async function runPipelines(config: Config, { supervised }: { supervised?: unkno
 
 async function runBacktests(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {
   const [{ runWorker }, { backtestsParts }] = await Promise.all([
-    import('./main.ts'),
+    import('./worker-process.ts'),
     import('./backtests-process.ts'),
   ]);
   return runWorker(config, { kind: 'backtests', isSupervised: supervised === true }, backtestsParts);

@@ -4,26 +4,26 @@
 // finished.
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
 
-import type { ClickHouse } from '../clickhouse/client.ts';
-import { storedEvents } from '../clickhouse/queries/get-event.ts';
-import { makeChannels } from '../pipelines/alert/channels/channels.ts';
-import { removeMails } from '../pipelines/alert/channels/mail-folder.ts';
-import { DeliveryWorker } from '../pipelines/alert/worker.ts';
-import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
-import { Pipelines } from '../pipelines/pipelines.ts';
-import { ShadowExpiry } from '../pipelines/shadow/shadow-expiry.ts';
-import { Watcher } from '../pipelines/watch/watcher.ts';
-import { outboxFolderOf, outboxWarning } from './egress/mail-transport.ts';
-import { BEHIND_SAID_MS } from './embedded/ipc.ts';
-import type { WorkerContext } from './main.ts';
-import { DependencyGauges } from './metrics/dependency-gauges.ts';
-import type { Metrics } from './metrics/metrics.ts';
-import type { Config } from './process/config.ts';
-import { type Part, periodicPart } from './process/lifecycle.ts';
-import type { Log } from './process/log.ts';
-import { REGISTRY_MISSING } from './registry/presence.ts';
-import { probeClickHouse } from './stores/readiness.ts';
-import { OTHER_INSTALLATION } from './stores/redis-watch.ts';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { storedEvents } from '../../clickhouse/queries/get-event.ts';
+import { makeChannels } from '../../pipelines/alert/channels/channels.ts';
+import { removeMails } from '../../pipelines/alert/channels/mail-folder.ts';
+import { DeliveryWorker } from '../../pipelines/alert/worker.ts';
+import { ApprovalExpiry } from '../../pipelines/approval/expiry.ts';
+import { Pipelines } from '../../pipelines/pipelines.ts';
+import { ShadowExpiry } from '../../pipelines/shadow/shadow-expiry.ts';
+import { Watcher } from '../../pipelines/watch/watcher.ts';
+import { outboxFolderOf, outboxWarning } from '../egress/mail-transport.ts';
+import { BEHIND_SAID_MS } from '../embedded/ipc.ts';
+import { DependencyGauges } from '../metrics/dependency-gauges.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Config } from '../process/config.ts';
+import { type Part, periodicPart } from '../process/lifecycle.ts';
+import type { Log } from '../process/log.ts';
+import { REGISTRY_MISSING } from '../registry/presence.ts';
+import { probeClickHouse } from '../stores/readiness.ts';
+import { OTHER_INSTALLATION } from '../stores/redis-watch.ts';
+import { DeadLetters } from '../streams/dead-letters.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -31,8 +31,8 @@ import {
   makeKeys,
   makeRedisWatch,
   STORES_READY_MS_MAX,
-} from './stores.ts';
-import { DeadLetters } from './streams/dead-letters.ts';
+} from './clients.ts';
+import type { WorkerContext } from './worker-process.ts';
 
 /** One length a dead stream; what lies there waits for a person. */
 const DEAD_LOOK_MS = 10_000;

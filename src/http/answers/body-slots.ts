@@ -6,9 +6,9 @@
 // room however many the first ones hold, and no place is taken away from who has it. Keys that are bound to an agent
 // have half of their account's together, so that its people can look.
 // Failure: one too many is 503 with Retry-After, before anything is read.
-import { ServiceError } from '../common/errors.ts';
-import { EXPORTS_MAX, LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../common/limits.ts';
-import type { Principal } from '../registry/principal.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { EXPORTS_MAX, LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../../common/limits.ts';
+import type { Principal } from '../../registry/principal.ts';
 
 const RETRY_AFTER_SECONDS = 5;
 /** Of all places. */

@@ -1,11 +1,11 @@
 // The `webhooks` of the API's description: what alerts of the channel `webhook` send, by trigger (docs/channels.md).
 // The forms: schemas/notification.ts.
 
-import { TRIGGERS, type Trigger } from '../../schemas/closed-sets.ts';
-import { exampleId } from '../../schemas/described.ts';
-import { WEBHOOK_NOTIFICATIONS } from '../../schemas/notification.ts';
-import { exampleOf } from './openapi-examples.ts';
-import { describedSchema } from './openapi-schemas.ts';
+import { TRIGGERS, type Trigger } from '../../../schemas/closed-sets.ts';
+import { exampleId } from '../../../schemas/described.ts';
+import { WEBHOOK_NOTIFICATIONS } from '../../../schemas/notification.ts';
+import { exampleOf } from './examples.ts';
+import { describedSchema } from './schemas.ts';
 
 const text = (name: string, description: string, example: string) => ({
   name,

@@ -8,10 +8,10 @@
 // the chunk that crosses the bound; the rest is dropped as it comes. A client that leaves, stalls or drips is ended by
 // uWS (10 s, 16 KB/s); what it had sent is dropped then.
 
-import { BufferPool, sharedMemory } from '../common/buffer-pool.ts';
-import { ServiceError } from '../common/errors.ts';
-import { BODY_BYTES_HELD_MAX } from '../common/limits.ts';
-import type { BodySink, Exchange } from './exchange.ts';
+import { BufferPool, sharedMemory } from '../../common/buffer-pool.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { BODY_BYTES_HELD_MAX } from '../../common/limits.ts';
+import type { BodySink, Exchange } from '../exchange.ts';
 
 /**
  * Bytes of bodies that this process holds, from their arrival to the answer. The first half is for any account; in the

@@ -2,14 +2,14 @@
 // Rows of events are spliced in as text: a payload is never parsed on its way out.
 // An answer from ClickHouse that did not come is 503: the same request may succeed later.
 
-import { ClickHouseError } from '../../clickhouse/errors.ts';
-import { type Listed, shortened } from '../../schemas/paging.ts';
-import { ServiceError } from '../common/errors.ts';
-import { exactJson } from '../common/exact-json.ts';
-import { QueueFull } from '../common/fair-queue.ts';
-import { PAGE_BYTES_MAX } from '../common/limits.ts';
+import { ClickHouseError } from '../../../clickhouse/errors.ts';
+import { type Listed, shortened } from '../../../schemas/paging.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { exactJson } from '../../common/exact-json.ts';
+import { QueueFull } from '../../common/fair-queue.ts';
+import { PAGE_BYTES_MAX } from '../../common/limits.ts';
+import type { Reply } from '../route.ts';
 import { cursorBehind, type OpenPage } from './cursor.ts';
-import type { Reply } from './route.ts';
 
 export function json(status: number, value: unknown): Reply {
   return { status, body: exactJson(value) };

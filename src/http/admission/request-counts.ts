@@ -3,11 +3,11 @@
 // was known.
 // Invariant: once an answer, whatever came of it; a client that left before its answer counts as `aborted`. Nothing
 // here can fail.
-import { ERRORS } from '../common/errors.ts';
-import type { Metrics } from '../metrics/metrics.ts';
-import type { Exchange } from './exchange.ts';
-import { errorsOf } from './openapi.ts';
-import type { Route } from './route.ts';
+import { ERRORS } from '../../common/errors.ts';
+import type { Metrics } from '../../metrics/metrics.ts';
+import type { Exchange } from '../exchange.ts';
+import { errorsOf } from '../openapi/document.ts';
+import type { Route } from '../route.ts';
 
 type Seconds = { observe(seconds: number): void };
 type RouteCounts = { byStatus: Map<number, { inc(): void }>; seconds: Seconds; longPolls: Seconds | undefined };

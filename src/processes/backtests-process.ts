@@ -4,17 +4,17 @@
 // Stands behind Redis and ClickHouse, on the path of no event.
 // Invariant: connections first, the worker second, and let go in the reverse order, so what was done is kept.
 // Failure: while Redis or ClickHouse is away backtests wait; without such a process they stay `waiting`.
-import { BacktestWorker } from '../pipelines/backtest/backtest-worker.ts';
-import type { AgentRecord } from '../schemas/agent.ts';
-import { BACKTEST_QUERY_SECONDS, BACKTEST_STORED_MS_MAX } from './common/limits.ts';
-import { BACKTESTS_NICE, lowerPriority } from './embedded/process-priority.ts';
-import type { WorkerContext } from './main.ts';
-import { DependencyGauges } from './metrics/dependency-gauges.ts';
-import type { Part } from './process/lifecycle.ts';
-import { Agents } from './registry/agents.ts';
-import type { RegistryStore } from './registry/commit.ts';
-import { REGISTRY_MISSING } from './registry/presence.ts';
-import { OTHER_INSTALLATION } from './stores/redis-watch.ts';
+import { BacktestWorker } from '../../pipelines/backtest/backtest-worker.ts';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import { BACKTEST_QUERY_SECONDS, BACKTEST_STORED_MS_MAX } from '../common/limits.ts';
+import { BACKTESTS_NICE, lowerPriority } from '../embedded/process-priority.ts';
+import { DependencyGauges } from '../metrics/dependency-gauges.ts';
+import type { Part } from '../process/lifecycle.ts';
+import { Agents } from '../registry/agents.ts';
+import type { RegistryStore } from '../registry/commit.ts';
+import { REGISTRY_MISSING } from '../registry/presence.ts';
+import { OTHER_INSTALLATION } from '../stores/redis-watch.ts';
+import { ReadBarrier } from '../streams/read-barrier.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -22,8 +22,8 @@ import {
   makeKeys,
   makeRedisWatch,
   STORES_READY_MS_MAX,
-} from './stores.ts';
-import { ReadBarrier } from './streams/read-barrier.ts';
+} from './clients.ts';
+import type { WorkerContext } from './worker-process.ts';
 
 export async function backtestsParts({ config, log, metrics, isSupervised, say }: WorkerContext): Promise<Part[]> {
   // Its threads that are there already keep theirs: those that work are made later, or are this one.

@@ -8,9 +8,9 @@
 // others have the next turn.
 // Failure: `malformed_json`, `payload_too_large`, `unavailable`; nothing is held then.
 import { createGunzip, gunzipSync } from 'node:zlib';
-import type { BufferPool } from '../common/buffer-pool.ts';
-import { ServiceError } from '../common/errors.ts';
-import { FairQueue, QueueFull } from '../common/fair-queue.ts';
+import type { BufferPool } from '../../common/buffer-pool.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { FairQueue, QueueFull } from '../../common/fair-queue.ts';
 import { type BodyBudget, noRoom, SHARED_BYTES_MIN, sharedBuffers } from './read-body.ts';
 
 /** 0.3 ms of the loop that answers; a hop to a helper thread and back costs a tenth of it, and its turn. */

@@ -5,14 +5,14 @@
 // serves GATEHOUSE_METRICS_PORT itself.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SupervisorLink } from './embedded/ipc.ts';
-import { Metrics } from './metrics/metrics.ts';
-import { MetricsServer } from './metrics/metrics-server.ts';
-import { type Config, secretsIn } from './process/config.ts';
-import { type Part, runProcess, Service } from './process/lifecycle.ts';
-import { createLog, type Log } from './process/log.ts';
-import { reportFailure, writeToTerminal } from './process/report-failure.ts';
-import { StallGuard } from './process/stall-guard.ts';
+import { SupervisorLink } from '../embedded/ipc.ts';
+import { Metrics } from '../metrics/metrics.ts';
+import { MetricsServer } from '../metrics/metrics-server.ts';
+import { type Config, secretsIn } from '../process/config.ts';
+import { type Part, runProcess, Service } from '../process/lifecycle.ts';
+import { createLog, type Log } from '../process/log.ts';
+import { reportFailure, writeToTerminal } from '../process/report-failure.ts';
+import { StallGuard } from '../process/stall-guard.ts';
 
 export type WorkerContext = {
   config: Config;

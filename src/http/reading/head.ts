@@ -8,8 +8,8 @@
 // rest of its bytes would become another client's request (request smuggling). So no chunk reaches it elsewhere.
 // A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is
 // closed, and nothing that follows on it is executed.
-import type { ErrorCode } from '../common/errors.ts';
-import type { TransportRequest } from './transport/transport.ts';
+import type { ErrorCode } from '../../common/errors.ts';
+import type { TransportRequest } from '../transport/transport.ts';
 
 /** All names and values together. uWebSockets.js bounds a head only where it arrives in several packets. */
 const HEAD_CHARACTERS_MAX = 16 * 1024;

@@ -1,8 +1,8 @@
 // Remembers when keys, or sessions, were last used and writes it down in the background (beside the path;
 // `last_used_at`). A request costs a map entry; Redis hears of it every KEY_USES_FLUSH_MS, each key at most once.
 // A flush that fails loses at most that much precision: the next use is noted again.
-import { Periodic } from '../common/async.ts';
-import { KEY_USES_FLUSH_MS } from '../common/limits.ts';
+import { Periodic } from '../../common/async.ts';
+import { KEY_USES_FLUSH_MS } from '../../common/limits.ts';
 
 /** Takes down last uses: id -> epoch ms. */
 type Touched = { touch(account: string, uses: ReadonlyMap<string, number>): Promise<void> };

@@ -8,9 +8,9 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { ServiceError } from '../common/errors.ts';
-import { assetPath } from '../process/assets.ts';
-import type { Reply } from './route.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { assetPath } from '../../process/assets.ts';
+import type { Reply } from '../route.ts';
 
 const FOLDER = 'build/dashboard';
 /** What a file of that name holds never changes: its name has the hash of what it holds. */

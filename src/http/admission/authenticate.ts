@@ -5,14 +5,14 @@
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to
 // an agent may touch is inspected where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, no caller is admitted unchecked.
-import { ServiceError } from '../common/errors.ts';
-import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../common/limits.ts';
-import { parseApiKey } from '../registry/api-key-text.ts';
-import type { RegistryCache } from '../registry/cache.ts';
-import { type Principal, RIGHTS } from '../registry/principal.ts';
-import type { Refused, RequestLimiter } from '../registry/request-limit.ts';
-import { sessionHashOf } from '../registry/sessions.ts';
-import type { Need } from './route-needs.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../../common/limits.ts';
+import { parseApiKey } from '../../registry/api-key-text.ts';
+import type { RegistryCache } from '../../registry/cache.ts';
+import { type Principal, RIGHTS } from '../../registry/principal.ts';
+import type { Refused, RequestLimiter } from '../../registry/request-limit.ts';
+import { sessionHashOf } from '../../registry/sessions.ts';
+import type { Need } from '../route-needs.ts';
 
 /**
  * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered

@@ -4,17 +4,16 @@
 // own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
 import { readFileSync } from 'node:fs';
-import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
-import { migrate } from '../clickhouse/migrate.ts';
-import { registryRevisions } from '../clickhouse/queries/registry-revisions.ts';
-import { registrySnapshot } from '../clickhouse/queries/registry-snapshot.ts';
-import type { FairQueue } from './common/fair-queue.ts';
-import { AddressMissing } from './common/user-facing-error.ts';
-import type { WorkerContext } from './main.ts';
-import { type Config, ConfigError } from './process/config.ts';
-import type { Part } from './process/lifecycle.ts';
-import type { Log } from './process/log.ts';
-import { refusedAccess } from './redis/access.ts';
+import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import { migrate } from '../../clickhouse/migrate.ts';
+import { registryRevisions } from '../../clickhouse/queries/registry-revisions.ts';
+import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
+import type { FairQueue } from '../common/fair-queue.ts';
+import { AddressMissing } from '../common/user-facing-error.ts';
+import { type Config, ConfigError } from '../process/config.ts';
+import type { Part } from '../process/lifecycle.ts';
+import type { Log } from '../process/log.ts';
+import { refusedAccess } from '../redis/access.ts';
 import {
   type Commands,
   connectCommands,
@@ -22,15 +21,16 @@ import {
   connectWriter,
   type RedisAddress,
   waitUntilReady,
-} from './redis/client.ts';
-import { Keys } from './redis/keys.ts';
-import { Accounts } from './registry/accounts.ts';
-import { adoptRegistry, presenceOf } from './registry/presence.ts';
-import { bringForward, type KnownRegistry } from './registry/recovery.ts';
-import { clickhouseFault, isFinal, redisFault, StoreError, shownAddress } from './stores/faults.ts';
-import { installationIdOf, otherInstallation } from './stores/installation.ts';
-import { RedisWatch } from './stores/redis-watch.ts';
-import { waitForStore } from './stores/waiting.ts';
+} from '../redis/client.ts';
+import { Keys } from '../redis/keys.ts';
+import { Accounts } from '../registry/accounts.ts';
+import { adoptRegistry, presenceOf } from '../registry/presence.ts';
+import { bringForward, type KnownRegistry } from '../registry/recovery.ts';
+import { clickhouseFault, isFinal, redisFault, StoreError, shownAddress } from '../stores/faults.ts';
+import { installationIdOf, otherInstallation } from '../stores/installation.ts';
+import { RedisWatch } from '../stores/redis-watch.ts';
+import { waitForStore } from '../stores/waiting.ts';
+import type { WorkerContext } from './worker-process.ts';
 
 /** Engines that are being started, here or beside us, are waited for this long. */
 export const STORES_READY_MS_MAX = 30_000;

@@ -7,21 +7,21 @@
 // Failure: a store that cannot be asked is asked again a little later from the same position; followers wait.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ClickHouse } from '../../clickhouse/client.ts';
+import type { ClickHouse } from '../../../clickhouse/client.ts';
 import {
   arrivedEvents,
   changedApprovals,
   changedDeliveries,
   flaggedAnomalies,
   newestRevision,
-} from '../../clickhouse/queries/arrivals.ts';
-import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
-import { renderListed } from '../../clickhouse/queries/event-rows.ts';
-import type { PayloadMode } from '../../schemas/closed-sets.ts';
-import type { Position } from '../../schemas/paging.ts';
-import { LIVE_EVERY_MS, LIVE_ROWS_MAX } from '../common/limits.ts';
-import type { Log } from '../process/log.ts';
-import type { Progress } from '../streams/progress.ts';
+} from '../../../clickhouse/queries/arrivals.ts';
+import type { EventFilter } from '../../../clickhouse/queries/event-filter.ts';
+import { renderListed } from '../../../clickhouse/queries/event-rows.ts';
+import type { PayloadMode } from '../../../schemas/closed-sets.ts';
+import type { Position } from '../../../schemas/paging.ts';
+import { LIVE_EVERY_MS, LIVE_ROWS_MAX } from '../../common/limits.ts';
+import type { Log } from '../../process/log.ts';
+import type { Progress } from '../../streams/progress.ts';
 
 export const TOPICS = ['events', 'approvals', 'anomalies', 'deliveries'] as const;
 export type Topic = (typeof TOPICS)[number];

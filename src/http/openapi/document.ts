@@ -2,15 +2,15 @@
 // anything else than what is done (GET /v1/openapi.json). Made once, when a server starts.
 // Schemas and their names: openapi-schemas.ts.
 import Type from 'typebox';
-import { exampleId } from '../../schemas/described.ts';
-import { ErrorBody } from '../../schemas/error.ts';
-import { RpcStatus } from '../../schemas/spans.ts';
-import { ERRORS, type ErrorCode } from '../common/errors.ts';
-import { readAsset } from '../process/assets.ts';
-import { exampleOf } from './openapi-examples.ts';
-import { componentSchemas, describedSchema } from './openapi-schemas.ts';
-import { describeWebhooks } from './openapi-webhooks.ts';
-import { type Route, route, SCOPE_OF, takesGzip } from './route.ts';
+import { exampleId } from '../../../schemas/described.ts';
+import { ErrorBody } from '../../../schemas/error.ts';
+import { RpcStatus } from '../../../schemas/spans.ts';
+import { ERRORS, type ErrorCode } from '../../common/errors.ts';
+import { readAsset } from '../../process/assets.ts';
+import { type Route, route, SCOPE_OF, takesGzip } from '../route.ts';
+import { exampleOf } from './examples.ts';
+import { componentSchemas, describedSchema } from './schemas.ts';
+import { describeWebhooks } from './webhooks.ts';
 
 const IDEMPOTENCY_KEY = {
   name: 'Idempotency-Key',

@@ -1,23 +1,23 @@
-// The schemas of the API's description: which have a name, and how one refers to another (beside openapi.ts).
+// The schemas of the API's description: which have a name, and how one refers to another (beside document.ts).
 // A schema that has a name is under `components` and is referred to wherever it occurs, inside others and in
 // parameters too; what a place says of it by itself (`description`) stays beside the reference.
 // Invariant: one schema has one name. Two names for one form are a mistake of ours and end the start.
 
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
-import { AccountInForce, AccountPatch } from '../../schemas/account.ts';
-import { Agent, AgentActivity, AgentCreate, AgentPatch, ListedAgent } from '../../schemas/agent.ts';
-import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
-import { Anomaly, AnomalySeries, ListedAnomaly, SeriesPoint } from '../../schemas/anomaly.ts';
-import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
-import { Approval, ApprovalDecision, ListedApproval } from '../../schemas/approval.ts';
-import { AuditLog, AuditLogPage, ListedAuditLog } from '../../schemas/audit-log.ts';
+import { AccountInForce, AccountPatch } from '../../../schemas/account.ts';
+import { Agent, AgentActivity, AgentCreate, AgentPatch, ListedAgent } from '../../../schemas/agent.ts';
+import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/alert.ts';
+import { Anomaly, AnomalySeries, ListedAnomaly, SeriesPoint } from '../../../schemas/anomaly.ts';
+import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../../schemas/api-key.ts';
+import { Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
+import { AuditLog, AuditLogPage, ListedAuditLog } from '../../../schemas/audit-log.ts';
 import {
   AuditChainHead,
   AuditCheckpoint,
   AuditComparison,
   AuditFault,
   AuditVerification,
-} from '../../schemas/audit-verification.ts';
+} from '../../../schemas/audit-verification.ts';
 import {
   Backtest,
   BacktestCreate,
@@ -30,7 +30,7 @@ import {
   ListedBacktest,
   OutcomeChange,
   TriedPolicy,
-} from '../../schemas/backtest.ts';
+} from '../../../schemas/backtest.ts';
 import {
   ANOMALY_KINDS,
   APPROVAL_STATUSES,
@@ -53,14 +53,21 @@ import {
   STATUSES,
   TRIGGERS,
   VIEW_SCREENS,
-} from '../../schemas/closed-sets.ts';
-import { FreeObject, Metadata, page } from '../../schemas/common.ts';
-import { OPERATORS } from '../../schemas/condition.ts';
-import { Hook, HookAnswer, LiteLlmAnswer, LiteLlmCheck, OpaAnswer, OpaQuery } from '../../schemas/decision-points.ts';
-import { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
-import { about } from '../../schemas/described.ts';
-import { ErasureReport } from '../../schemas/erasure.ts';
-import { ErrorBody, ErrorDetail, ErrorInfo } from '../../schemas/error.ts';
+} from '../../../schemas/closed-sets.ts';
+import { FreeObject, Metadata, page } from '../../../schemas/common.ts';
+import { OPERATORS } from '../../../schemas/condition.ts';
+import {
+  Hook,
+  HookAnswer,
+  LiteLlmAnswer,
+  LiteLlmCheck,
+  OpaAnswer,
+  OpaQuery,
+} from '../../../schemas/decision-points.ts';
+import { Delivery, DeliveryAttempt } from '../../../schemas/delivery.ts';
+import { about } from '../../../schemas/described.ts';
+import { ErasureReport } from '../../../schemas/erasure.ts';
+import { ErrorBody, ErrorDetail, ErrorInfo } from '../../../schemas/error.ts';
 import {
   Batch,
   BatchResult,
@@ -73,9 +80,9 @@ import {
   Submission,
   Trace,
   TraceWithEvents,
-} from '../../schemas/event.ts';
-import { Facet, Facets, Histogram } from '../../schemas/event-counts.ts';
-import { ConditionHeld, ConditionUnmet } from '../../schemas/match-detail.ts';
+} from '../../../schemas/event.ts';
+import { Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
+import { ConditionHeld, ConditionUnmet } from '../../../schemas/match-detail.ts';
 import {
   NotifiedAlert,
   NotifiedAnomaly,
@@ -84,8 +91,8 @@ import {
   NotifiedPolicy,
   NotifiedSilence,
   WEBHOOK_NOTIFICATIONS,
-} from '../../schemas/notification.ts';
-import { Compared, Overview, OverviewWindow, TokenCounts } from '../../schemas/overview.ts';
+} from '../../../schemas/notification.ts';
+import { Compared, Overview, OverviewWindow, TokenCounts } from '../../../schemas/overview.ts';
 import {
   Policy,
   PolicyActivity,
@@ -93,7 +100,7 @@ import {
   PolicyDifference,
   PolicyPatch,
   PolicyRevision,
-} from '../../schemas/policy.ts';
+} from '../../../schemas/policy.ts';
 import {
   ConditionOperators,
   ConditionScalar,
@@ -101,27 +108,27 @@ import {
   PayloadSchema,
   ShellEntry,
   SqlEntry,
-} from '../../schemas/policy-conditions.ts';
+} from '../../../schemas/policy-conditions.ts';
 import {
   EvaluatedEvent,
   JudgedPolicy,
   PolicyDraft,
   PolicyEvaluated,
   PolicyEvaluation,
-} from '../../schemas/policy-evaluation.ts';
-import { PlannedPolicy, PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../schemas/policy-plan.ts';
-import { PolicyPreview } from '../../schemas/policy-preview.ts';
+} from '../../../schemas/policy-evaluation.ts';
+import { PlannedPolicy, PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../../schemas/policy-plan.ts';
+import { PolicyPreview } from '../../../schemas/policy-preview.ts';
 import {
   POLICY_COMPONENTS,
   PolicyByType,
   PolicyCreateByType,
   PolicyMatchByType,
   PolicyPatchByType,
-} from '../../schemas/policy-types.ts';
-import { ReadyPolicies, ReadyPolicy } from '../../schemas/ready-policy.ts';
-import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
-import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
-import { ShadowReport } from '../../schemas/shadow-report.ts';
+} from '../../../schemas/policy-types.ts';
+import { ReadyPolicies, ReadyPolicy } from '../../../schemas/ready-policy.ts';
+import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';
+import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
+import { ShadowReport } from '../../../schemas/shadow-report.ts';
 import {
   ExportLogsServiceRequest,
   ExportLogsServiceResponse,
@@ -130,10 +137,10 @@ import {
   ExportTraceServiceRequest,
   ExportTraceServiceResponse,
   RpcStatus,
-} from '../../schemas/spans.ts';
-import { SavedView, ViewCreate } from '../../schemas/view.ts';
-import { ERRORS } from '../common/errors.ts';
-import { takesNull } from '../common/optional-nulls.ts';
+} from '../../../schemas/spans.ts';
+import { SavedView, ViewCreate } from '../../../schemas/view.ts';
+import { ERRORS } from '../../common/errors.ts';
+import { takesNull } from '../../common/optional-nulls.ts';
 
 /** `shown` in the place of `schema`, where the description says more than the form that validates. */
 type Named = { schema: TSchema; shown: TSchema };

@@ -7,8 +7,8 @@
 // Invariant: a cookie alone changes nothing, and none replaces the session that a page was signed in to. Calls with an
 // Authorization header are not inspected here: no browser adds one by itself.
 // Failure: 403 `cross_site_request`, before anything is looked up.
-import { ServiceError } from '../common/errors.ts';
-import type { Head } from './head.ts';
+import { ServiceError } from '../../common/errors.ts';
+import type { Head } from '../reading/head.ts';
 
 /** The browser itself refuses to let another host, a path or plain HTTP write a cookie of this name. */
 const STRICT_NAME = '__Host-gatehouse';

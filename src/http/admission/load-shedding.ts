@@ -30,8 +30,8 @@
 // request is released when its exchange ends, however it ends. A body that is still arriving is not in flight, so slow
 // clients are no load.
 // Failure: nothing here waits or calls another part; the state is a few numbers.
-import { SUBMISSIONS_IN_FLIGHT_MAX } from '../common/limits.ts';
-import { RecentMax } from '../common/recent-max.ts';
+import { SUBMISSIONS_IN_FLIGHT_MAX } from '../../common/limits.ts';
+import { RecentMax } from '../../common/recent-max.ts';
 import { FairShares } from './fair-shares.ts';
 import type { SubmissionScheduler } from './submission-scheduler.ts';
 

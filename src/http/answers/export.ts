@@ -6,13 +6,13 @@
 // the caller may read no more (body-parts.ts), the connection is cut, and a client that may continues with the cursor
 // of the last row that it has (`cursors=true`).
 import Type from 'typebox';
-import type { Listed, PageStart, Position } from '../../schemas/paging.ts';
-import { EXPORT_ROWS_AT_ONCE } from '../common/limits.ts';
+import type { Listed, PageStart, Position } from '../../../schemas/paging.ts';
+import { EXPORT_ROWS_AT_ONCE } from '../../common/limits.ts';
+import { cursorPaging, flag, oneOf, type QueryOf, RECORD_PAGE, sessionParameter } from '../reading/query.ts';
+import type { AnswerSpec, Call, Parts, Reply } from '../route.ts';
 import { BYTE_ORDER_MARK, type Cell, csvLine } from './csv.ts';
 import { cursorBehind, type OpenPage, openPage } from './cursor.ts';
-import { cursorPaging, flag, oneOf, type QueryOf, RECORD_PAGE, sessionParameter } from './query.ts';
 import { ask, markIncomplete } from './reply.ts';
-import type { AnswerSpec, Call, Parts, Reply } from './route.ts';
 
 const FORMATS = ['ndjson', 'csv'] as const;
 const TYPES = { ndjson: 'application/x-ndjson; charset=utf-8', csv: 'text/csv; charset=utf-8' };

@@ -4,7 +4,7 @@
 // Invariant: at most ADDRESSES_MAX are remembered; of more the one that asked longest ago is forgotten.
 // Failure: an address that is not known ('') has one bucket with all such; 429 with Retry-After.
 import { isIPv6 } from 'node:net';
-import { ServiceError } from '../common/errors.ts';
+import { ServiceError } from '../../common/errors.ts';
 
 /** Some 150 bytes each. */
 const ADDRESSES_MAX = 10_000;

@@ -7,10 +7,10 @@
 // Refused with 400 `validation_failed` that names `cursor`: no cursor, one of another version, list, account, order or
 // filter.
 import { createHash } from 'node:crypto';
-import type { PageStart, Position } from '../../schemas/paging.ts';
-import type { ServiceError } from '../common/errors.ts';
-import { validationFailed } from '../common/validation.ts';
-import type { Call } from './route.ts';
+import type { PageStart, Position } from '../../../schemas/paging.ts';
+import type { ServiceError } from '../../common/errors.ts';
+import { validationFailed } from '../../common/validation.ts';
+import type { Call } from '../route.ts';
 
 const VERSION = 2;
 /** An id is short. */
