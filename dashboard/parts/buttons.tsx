@@ -74,13 +74,20 @@ export function LiveState({ isAway }: { isAway: boolean }) {
 /** A time in the zone that is switched to; in full, with the zone and its offset, where the pointer rests. */
 export function Time({ at, ago = false, millis = false }: { at: string; ago?: boolean; millis?: boolean }) {
   zone.value; // drawn again when it is switched
-  const text = timeText(at, { millis });
   return (
     <time dateTime={at} title={exactText(at)}>
-      {ago ? agoText(at) : text}
+      {ago ? <Ago at={at} /> : timeText(at, { millis })}
     </time>
   );
 }
+
+function Ago({ at }: { at: string }) {
+  useNow(AGO_MS);
+  return <>{agoText(at)}</>;
+}
+
+/** So often a text like "2 min ago" is written again: it is never off by more. */
+const AGO_MS = 10_000;
 
 export function EventLink({ agentId, id, children }: { agentId: string; id: string; children?: ComponentChildren }) {
   return <a href={hrefOf('event', { agent_id: agentId, id })}>{children ?? id}</a>;

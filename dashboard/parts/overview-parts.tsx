@@ -4,6 +4,7 @@
 import '../styles/overview.css';
 import type { ComponentChildren } from 'preact';
 import { changeText, eventsOf, shortNumber } from '../core/overview.ts';
+import { many } from '../core/plural.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
 import { countdownText } from '../core/time.ts';
@@ -70,10 +71,6 @@ function Left({ expiresAt }: { expiresAt: string }) {
       ; the oldest {isOver ? 'is out of time' : <span class="countdown">has {countdownText(expiresAt, now)} left</span>}
     </>
   );
-}
-
-function many(n: number, one: string, more: string): string {
-  return `${n.toLocaleString('en')} ${n === 1 ? one : more}`;
 }
 
 export function Figures({ overview, agentId }: Of) {

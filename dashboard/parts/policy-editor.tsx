@@ -25,13 +25,12 @@ import { PolicyForm } from './policy-form.tsx';
 import { PolicyPreview } from './policy-preview.tsx';
 import { type Recorded, TryPolicy } from './try-policy.tsx';
 
+/** A tool is for the person to name: what stood here as an example would be kept by mistake. */
 const STARTS: Record<PolicyType, string> = {
-  block_action:
-    '{\n  "type": "tool_call",\n  "payload.tool": "send_money",\n  "payload.arguments.amount": { "gt": 1000 }\n}',
+  block_action: '{\n  "type": "tool_call",\n  "payload.tool": ""\n}',
   rate_limit: '{\n  "type": "tool_call",\n  "threshold": 100,\n  "window": "1h",\n  "per": "payload.tool"\n}',
   data_filter: '{\n  "detectors": ["email", "credit_card", "api_key"],\n  "redact": true\n}',
-  require_approval:
-    '{\n  "type": "tool_call",\n  "payload.tool": "refund",\n  "timeout": "1h",\n  "on_timeout": "deny"\n}',
+  require_approval: '{\n  "type": "tool_call",\n  "payload.tool": "",\n  "timeout": "1h",\n  "on_timeout": "deny"\n}',
 };
 
 type EditorProps = {

@@ -97,6 +97,9 @@ function AsItIs({ policy }: { policy: WholePolicy }) {
       <div class="bar">
         <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>What it matched in 24 h</a>
         <a href={hrefOf('audit', { resource_id: policy.id })}>Audit entries</a>
+        {policy.mode === 'shadow' && (
+          <a href={hrefOf('policies', { id: policy.id, tab: 'report' })}>Report and promote</a>
+        )}
         {may('configure') && (
           <>
             <button type="button" onClick={() => setDialog({ does: 'edit', policy })}>

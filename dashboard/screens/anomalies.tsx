@@ -3,6 +3,7 @@
 import { ANOMALY_KINDS, SEVERITIES } from '../../schemas/closed-sets.ts';
 import { query } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
+import { many } from '../core/plural.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
@@ -96,7 +97,7 @@ export function Anomalies() {
               }
             : {})}
         >
-          <p class="quiet">{list.total.toLocaleString('en')} anomalies</p>
+          <p class="quiet">{many(list.total, 'anomaly', 'anomalies')}</p>
           <VirtualRows
             label="Anomalies, newest first"
             count={list.items.length}

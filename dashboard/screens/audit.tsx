@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from '../../schemas/closed-sets.ts';
 import { type ApiError, call, query, read } from '../core/api.ts';
 import { AUDIT_TEXTS } from '../core/json.ts';
+import { many } from '../core/plural.ts';
 import { useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
@@ -101,7 +102,7 @@ export function Audit() {
             ? { empty: <Empty title="No entries here">Nothing fits these filters.</Empty> }
             : {})}
         >
-          <p class="quiet">{list.total.toLocaleString('en')} entries</p>
+          <p class="quiet">{many(list.total, 'entry', 'entries')}</p>
           <VirtualRows
             label="Entries, newest first"
             count={list.items.length}

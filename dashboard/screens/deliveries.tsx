@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { CHANNELS, DELIVERY_STATUSES } from '../../schemas/closed-sets.ts';
 import { ApiError, call, query, read } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
+import { many } from '../core/plural.ts';
 import { changed, useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
@@ -69,7 +70,7 @@ export function Deliveries() {
             ? { empty: <Empty title="No deliveries here">No delivery matches these filters.</Empty> }
             : {})}
         >
-          <p class="quiet">{list.total.toLocaleString('en')} deliveries</p>
+          <p class="quiet">{many(list.total, 'delivery', 'deliveries')}</p>
           <VirtualRows
             label="Deliveries, newest first"
             count={list.items.length}

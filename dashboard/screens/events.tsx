@@ -5,6 +5,7 @@ import { query } from '../core/api.ts';
 import { type Kind, useNames } from '../core/by-id.ts';
 import { nowMs } from '../core/clock.ts';
 import { useLive } from '../core/live.ts';
+import { many } from '../core/plural.ts';
 import { client, useList, useRead, warmList } from '../core/queries.ts';
 import { hrefOf, moveMoment, place, setParams } from '../core/router.ts';
 import { rangeOf, zone, zoneName } from '../core/time.ts';
@@ -134,7 +135,7 @@ export function Events() {
         )}
         <Reading of={list} {...(rows.length === 0 ? { empty: hasFilters ? <NothingFits /> : <NoEvents /> } : {})}>
           <p class="quiet" aria-live="polite">
-            {(facets.value?.total ?? list.total).toLocaleString('en')} events
+            {many(facets.value?.total ?? list.total, 'event')}
           </p>
           <VirtualRows
             label="Events, newest first"

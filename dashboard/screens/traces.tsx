@@ -2,6 +2,7 @@
 import type { TraceSort } from '../../schemas/closed-sets.ts';
 import { query } from '../core/api.ts';
 import { useNames } from '../core/by-id.ts';
+import { many } from '../core/plural.ts';
 import { useList } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf, spanText } from '../core/time.ts';
@@ -55,7 +56,7 @@ export function Traces() {
             }
           : {})}
       >
-        <p class="quiet">{list.total.toLocaleString('en')} traces</p>
+        <p class="quiet">{many(list.total, 'trace')}</p>
         <VirtualRows
           label={sort === undefined && order === undefined ? 'Traces, newest first' : 'Traces'}
           count={list.items.length}

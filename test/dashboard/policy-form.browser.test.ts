@@ -29,6 +29,13 @@ async function form(): Promise<void> {
       await signIn(page, service);
       await go(page, 'policies?new=1');
       const dialog = page.getByRole('dialog');
+      await preview(page).getByText('Would have matched 0 of the last 13 events.').waitFor();
+      const tool = dialog.getByLabel('Value of condition 2');
+      await tool.fill('send_money');
+      await dialog.getByRole('button', { name: 'Add a condition' }).click();
+      await dialog.getByLabel('Field of condition 3').fill('payload.arguments.amount');
+      await dialog.getByLabel('Comparison of condition 3').selectOption({ label: 'is more than' });
+      await dialog.getByLabel('Value of condition 3').fill('1000');
       await preview(page).getByText('Would have matched 8 of the last 13 events.').waitFor();
       const links = preview(page).getByRole('link');
       t.equal(await links.count(), 5, 'with the first of them');
@@ -39,7 +46,6 @@ async function form(): Promise<void> {
       t.match(await told(links.first()), newest.summary.slice(0, 20), 'by what they say');
       t.match(await links.first().getAttribute('href'), newest.id);
       await axeInBothSchemes(t, page, `a preview, ${width} px`);
-      const tool = dialog.getByLabel('Value of condition 2');
       const suggested = (id: string | null) =>
         page.evaluate<string[]>(
           `[...document.getElementById(${JSON.stringify(id)}).options].map(({ value }) => value)`,
