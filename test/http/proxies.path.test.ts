@@ -211,7 +211,9 @@ async function argumentsOf(name: (typeof NAMES)[number], prefix: string, port: n
     await writeFile(file, `events {}\nhttp { access_log off; ${paths.join(' ')}\n${whole}\n}`);
     return ['-e', 'stderr', '-c', file, '-g', `daemon off; pid ${file}.pid; error_log stderr;${AS_ROOT}`];
   }
-  await writeFile(file, name === 'caddy' ? `{\n  admin off\n}\n${whole}` : whole);
+  // The name that the page gives for the version of Debian 12.
+  const named = whole.replaceAll(/request_buffers .*/g, 'buffer_requests');
+  await writeFile(file, name === 'caddy' ? `{\n  admin off\n}\n${named}` : whole);
   return name === 'caddy' ? ['run', '--adapter', 'caddyfile', '--config', file] : ['-db', '-f', file];
 }
 
