@@ -1,4 +1,4 @@
--- The events, as the store pipeline writes them: one RowBinary insert of one month per batch, columns in the order of schemas/entry.ts.
+-- The events, as the store pipeline writes them: one RowBinary insert of one month per batch, columns in the order of schemas/event-row.ts.
 -- Sorted for an agent's list; partitioned and expired by arrival, so that a caller's clock can neither scatter partitions nor hide from retention.
 -- A retried batch carries the token of the first try and vanishes (deduplication window below): that is what makes "exactly once" cheap.
 --
@@ -21,6 +21,15 @@
 -- A bloom filter finds a trace's granules: 15 ms instead of 170 with a trace_id column in a projection, 1,000,000 rows.
 -- Merges write their parts to the disk before the old ones go, which the embedded engine does within half a minute: else a power
 -- failure could take rows that had been synced when they were inserted. 5 % of all it costs.
+-- The microseconds are a column of their own: a row's order is timestamp, timestamp_micros, id, and an agent's list is read in the order of the key as
+-- far as that goes and sorted among the rows of one millisecond.
+-- `matched` is made of policy_result at the insert, which costs nothing where that is empty. One column for three filters, since each file of a
+-- part costs an insert more than what is in it.
+-- `words` and `shadow` stand beside the row that the audit chain knows (schemas/event-row.ts): the store pipeline makes the one of the payload and
+-- the other of the event's summary (pipelines/store/stored-rows.ts).
+-- search_words is over a text of tokens (clickhouse/queries/search.ts has the same expression, to the letter). Where `words` is empty: the payload
+-- itself, all of it ASCII. Else each word; of scripts without spaces each character and each two neighbours, so that any part is found; of Hangul each
+-- beginning, up to 8 syllables. \x01 begins a word without spaces, \x02 one of Hangul, \x03 stands between words that are not next to each other.
 -- by_time knows where a row lies (_part_offset): the rest of a timeline's rows is read from there (queries/event-rows.ts).
 -- counts holds the totals that lists and the audit log answer: 12 ms for an account of 10 million rows, where reading a column of them took
 -- 37. It costs an insert 1 ms of CPU (of 18), a large one 0.9 us a row, and 0.05 bytes a row on disk.
@@ -38,7 +47,6 @@ CREATE TABLE IF NOT EXISTS {{database}}.events{{on_cluster}}
     timestamp     DateTime64(3, 'UTC') COMMENT 'When it happened, the caller''s word, UTC ms, e.g. 2026-11-20 17:28:00.123' CODEC(Delta, ZSTD(1)),
     received_at   DateTime64(3, 'UTC') COMMENT 'When it arrived, our clock, UTC ms; decides the partition and the expiry, e.g. 2026-11-20 17:28:00.456' CODEC(Delta, ZSTD(1)),
     payload       String COMMENT 'The caller''s own JSON text, redacted where a policy says so, e.g. {"model":"gpt-4o","prompt":"Hello"}' CODEC(ZSTD(1)),
-    search_text   String COMMENT 'Empty, unless the payload holds \\u escapes: then its decoded strings, one a line, for the search only' CODEC(ZSTD(1)),
     outcome       Enum8('allowed' = 1, 'blocked' = 2, 'pending' = 3) COMMENT 'What the policies decided',
     reason        LowCardinality(String)          COMMENT 'policy, agent_inactive or approval; empty: none',
     policy_id     String COMMENT 'Deciding policy; empty: none, e.g. pol_01jd5x0f6w3q8z5n7r2k9v4t1m' CODEC(ZSTD(1)),
@@ -46,8 +54,14 @@ CREATE TABLE IF NOT EXISTS {{database}}.events{{on_cluster}}
     policy_result String COMMENT 'policy_result as it was answered, JSON; empty: allowed without a match' CODEC(ZSTD(1)),
     model         LowCardinality(String)          COMMENT 'payload.model where it is text; empty: none, e.g. gpt-4o',
     token_count   Nullable(Int64)                 COMMENT 'payload.token_count where it is an integer, tokens, e.g. 512',
-    tokens_used   Nullable(Int64)                 COMMENT 'payload.tokens_used where it is an integer, tokens; anomaly detection reads it, e.g. 1834',
+    tokens_used   Nullable(Int64)                 COMMENT 'Tokens, drawn when the event arrived: payload.tokens_used where it is an integer; where it is absent, what a provider says in payload.usage, usageMetadata or usage_metadata. Anomaly detection reads it, e.g. 1834',
     request_id    String COMMENT 'X-Request-Id of the submission, for its audit records, e.g. 3f9a1c' CODEC(ZSTD(1)),
+    timestamp_micros UInt16                       COMMENT 'When it happened, behind the millisecond of timestamp: 0 to 999 us, e.g. 456' CODEC(ZSTD(1)),
+    words         String COMMENT 'Words of the payload, for the search only, a blank around each; empty: they are seen in the payload itself' CODEC(ZSTD(1)),
+    shadow        String COMMENT 'What shadows would have made of it, JSON, e.g. [{"policy_id":"pol_01jd5x0f6w3q8z5n7r2k9v4t1m","revision":3,"would":"blocked"}]; empty: nothing' CODEC(ZSTD(1)),
+    matched Array(LowCardinality(String))
+        MATERIALIZED if(empty(policy_result), CAST([], 'Array(LowCardinality(String))'), CAST(arrayDistinct(arrayFilter(term -> NOT endsWith(term, ':'), arrayFlatten(arrayMap(match -> [concat('policy:', JSONExtractString(match, 'policy_id')), concat('severity:', JSONExtractString(match, 'severity')), concat('detector:', JSONExtractString(match, 'detail', 'detector'))], JSONExtractArrayRaw(policy_result, 'matches'))))), 'Array(LowCardinality(String))'))
+        COMMENT 'Its matches, each once: policy:<id>, severity:<level>, detector:<name>, e.g. [policy:pol_01jd5x0f6w3q8z5n7r2k9v4t1m, severity:high]',
     prompt        String MATERIALIZED JSONExtractString(payload, 'prompt') COMMENT 'payload.prompt where it is text, decoded; empty: none' CODEC(ZSTD(1)),
     response      String MATERIALIZED JSONExtractString(payload, 'response') COMMENT 'payload.response where it is text, decoded; empty: none' CODEC(ZSTD(1)),
 
@@ -56,12 +70,13 @@ CREATE TABLE IF NOT EXISTS {{database}}.events{{on_cluster}}
     INDEX model_set model TYPE set(100) GRANULARITY 4,
     INDEX prompt_words lowerUTF8(prompt) TYPE tokenbf_v1(4096, 3, 0) GRANULARITY 4,
     INDEX response_words lowerUTF8(response) TYPE tokenbf_v1(4096, 3, 0) GRANULARITY 4,
-    INDEX payload_words lowerUTF8(replaceRegexpAll(if(empty(search_text), replaceRegexpAll(payload, '\\\\["\\\\/bfnrt]', ' '), search_text), '[\\x{80}-\\x{BF}\\x{2000}-\\x{2BFF}\\x{3000}-\\x{303F}\\x{FE10}-\\x{FE1F}\\x{FE30}-\\x{FE6F}\\x{FF00}-\\x{FF0F}\\x{FF1A}-\\x{FF20}\\x{FF3B}-\\x{FF40}\\x{FF5B}-\\x{FF65}\\x{1F000}-\\x{1FAFF}]', ' ')) TYPE text(tokenizer = 'splitByNonAlpha'),
+    INDEX matched_bloom matched TYPE bloom_filter(0.01) GRANULARITY 4,
+    INDEX search_words if(empty(words), lowerUTF8(replaceRegexpAll(replaceRegexpAll(payload, '\\\\["\\\\/bfnrt]', ' '), '[\\x{80}-\\x{BF}\\x{2000}-\\x{2BFF}\\x{3000}-\\x{303F}\\x{FE10}-\\x{FE1F}\\x{FE30}-\\x{FE6F}\\x{FF00}-\\x{FF0F}\\x{FF1A}-\\x{FF20}\\x{FF3B}-\\x{FF40}\\x{FF5B}-\\x{FF65}\\x{1F000}-\\x{1FAFF}]', ' ')), concatWithSeparator(' ', replaceRegexpAll(words, '\\x01[^ ]*', ''), arrayStringConcat(ngrams(arrayStringConcat(extractAll(words, '\\x01([^ ]+)'), ' '), 1), ' '), arrayStringConcat(ngrams(arrayStringConcat(extractAll(words, '\\x01([^ ]+)'), ' '), 2), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{1})'), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{2})'), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{3})'), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{4})'), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{5})'), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{6})'), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{7})'), ' '), arrayStringConcat(extractAll(words, '\\x02([^ ]{8})'), ' '))) TYPE text(tokenizer = 'splitByNonAlpha'),
 
     PROJECTION by_time
     (
-        SELECT account_id, timestamp, id, agent_id, type, outcome, model, trace_id, _part_offset
-        ORDER BY account_id, timestamp, id
+        SELECT account_id, timestamp, timestamp_micros, id, agent_id, type, outcome, model, trace_id, _part_offset
+        ORDER BY account_id, timestamp, timestamp_micros, id
     ),
     PROJECTION by_arrival
     (

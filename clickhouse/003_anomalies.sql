@@ -1,4 +1,4 @@
--- Flagged events (spec 2.7). Replacing, and read with FINAL: an anomaly's id follows from what was flagged, so a replay writes the same row again.
+-- Flagged events. Replacing, and read with FINAL: an anomaly's id follows from what was flagged, so a replay writes the same row again.
 
 CREATE TABLE IF NOT EXISTS {{database}}.anomalies{{on_cluster}}
 (
@@ -13,7 +13,8 @@ CREATE TABLE IF NOT EXISTS {{database}}.anomalies{{on_cluster}}
     score      Nullable(Float64)      COMMENT 'How far off, in the kind''s own measure, e.g. 6.3',
     message    String                 COMMENT 'One sentence for people' CODEC(ZSTD(1)),
     timestamp  DateTime64(3, 'UTC')   COMMENT 'When it happened, UTC ms, e.g. 2026-11-20 17:28:00.123',
-    created_at DateTime64(3, 'UTC')   COMMENT 'When it was flagged, UTC ms; decides partition and expiry, e.g. 2026-11-20 17:28:00.456'
+    created_at DateTime64(3, 'UTC')   COMMENT 'When it was flagged, UTC ms; decides partition and expiry, e.g. 2026-11-20 17:28:00.456',
+    policy_id  Nullable(String)       COMMENT 'Policy that blocked the event, of a blocked_event; null: none, e.g. pol_01jd5x0f6w3q8z5n7r2k9v4t1m'
 )
 ENGINE = {{engine:ReplacingMergeTree}}
 PARTITION BY toYYYYMM(created_at)

@@ -1,4 +1,4 @@
--- What pending events wait for (decisions 6.3): one row an approval, its newest state, written by the journal.
+-- What pending events wait for: one row an approval, its newest state, written by the journal.
 -- Replacing by revision: a change that arrives twice or late does no harm. Lists read it with FINAL.
 -- An event's final outcome is read off this table, never written into the event's row (clickhouse/queries/final-outcome.ts). That needs no
 -- FINAL: an approval is decided once, so a row with an outcome other than `pending` is never contradicted by another.
@@ -20,6 +20,8 @@ CREATE TABLE IF NOT EXISTS {{database}}.approvals{{on_cluster}}
     decided_at  Nullable(DateTime64(3, 'UTC')) COMMENT 'When it was decided, UTC ms; null: undecided',
     decided_by  Nullable(String)              COMMENT 'key:<key id>, or system for a timeout; null: undecided',
     comment     Nullable(String)              COMMENT 'What the one who decided said; null: nothing',
+    reason      LowCardinality(String)        COMMENT 'approval, agent_inactive or policy; empty: undecided',
+    blocked_by  String                        COMMENT 'Policy made since that blocks the event; empty: none, e.g. pol_01jd5x0f6w3q8z5n7r2k9v4t1m',
     revision    UInt64                        COMMENT 'Revision of the account''s registry shard that made it so, e.g. 4711',
 
     INDEX id_bloom id TYPE bloom_filter(0.01) GRANULARITY 1,

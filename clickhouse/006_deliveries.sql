@@ -1,4 +1,4 @@
--- Deliveries of notifications, one row each: as the queue in Redis last knew it (decisions 7). Fed by the journal, with its revision.
+-- Deliveries of notifications, one row each: as the queue in Redis last knew it. Fed by the journal, with its revision.
 -- Replacing by revision, and read with FINAL: a row may arrive twice or late, the newest one stands.
 -- `signal` is kept so that a delivery that failed can be sent again after the queue has let go of it.
 
@@ -18,11 +18,15 @@ CREATE TABLE IF NOT EXISTS {{database}}.deliveries{{on_cluster}}
     count           UInt64                 COMMENT 'Signals that it tells of, e.g. 1',
     test            Bool                   COMMENT 'Asked for by POST /v1/alerts/{id}/test',
     attempts        String                 COMMENT 'JSON array of attempts, oldest first' CODEC(ZSTD(1)),
+    transport       LowCardinality(Nullable(String)) COMMENT 'How the last attempt sent the mail: smtp or outbox; null: no attempt, or another channel',
     next_attempt_at Nullable(DateTime64(3, 'UTC')) COMMENT 'When it is tried next, UTC ms; null: never',
     created_at      DateTime64(3, 'UTC')   COMMENT 'When it was enqueued first, UTC ms; decides partition and expiry',
     updated_at      DateTime64(3, 'UTC')   COMMENT 'When it last changed, UTC ms',
     signal          String                 COMMENT 'JSON of the (newest) signal' CODEC(ZSTD(1)),
-    revision        UInt64                 COMMENT 'Revision of the account''s registry shard that made the row so, e.g. 4711'
+    revision        UInt64                 COMMENT 'Revision of the account''s registry shard that made the row so, e.g. 4711',
+    policy_ids      Array(String)
+        MATERIALIZED arrayMap(policy -> JSONExtractString(policy, 'id'), JSONExtractArrayRaw(signal, 'policies'))
+        COMMENT 'Policies that the (newest) signal names, e.g. [pol_01jd5x0f6w3q8z5n7r2k9v4t1m]'
 )
 ENGINE = {{engine:ReplacingMergeTree:revision}}
 PARTITION BY toYYYYMM(created_at)

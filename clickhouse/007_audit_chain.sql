@@ -1,4 +1,4 @@
--- The hash chains of the audit log (decisions 8): per account one for registry changes and one for each event partition, in the order of the streams.
+-- The hash chains of the audit log: per account one for registry changes and one for each event partition, in the order of the streams.
 -- A row is a block: consecutive entries of a chain. Entry n is bound by hash n = SHA-256(1, hash n-1, n, leaf n, agent n, time n), so blocks may be
 -- cut anywhere: what was chained within a few seconds is one row. src/audit/hash.ts says what a leaf is.
 -- Replacing by version: a block is written again, as long or longer, when its writer died before it had noted that it was written. Read with FINAL.

@@ -182,7 +182,7 @@ function verify(applied: Applied[], migrations: Migration[]): void {
     }
     if (row.checksum !== checksum(migration.text)) {
       throw new MigrationError(
-        `clickhouse/${migration.name}.sql was changed after the database had been made with it; put it back and add a new file`,
+        `clickhouse/${migration.name}.sql is not the file that the database was made with: it was made by a version before 0.2.0 (docs/upgrade.md), or the file was changed`,
       );
     }
   }

@@ -257,8 +257,7 @@ export class Drain<T, Plan> {
       if (beyond >= 0) this.#ahead = entries.slice(beyond);
       if (beyond >= 0 || entries.length === 0) break;
     }
-    const same =
-      taken.ids[0] === first && taken.ids.at(-1) === last && taken.ids.length === (count ?? taken.ids.length);
+    const same = taken.ids[0] === first && taken.ids.at(-1) === last && taken.ids.length === count;
     const { attempts } = kept.manifest;
     this.#options.log.info({ first, last, entries: taken.ids.length, attempts, ageMs: kept.ageMs }, 'batch.recovered');
     if (!same) {

@@ -48,7 +48,6 @@ import { ChainFlusher } from './store/chain-flush.ts';
 import { Eraser } from './store/erase.ts';
 import { JournalStore } from './store/journal.ts';
 import { EventStore } from './store/pipeline.ts';
-import { SearchRebuild } from './store/search-rebuild.ts';
 
 /**
  * Least time between two batches of an alert's stream: no insert hangs on it, and people wait for the notification.
@@ -105,7 +104,6 @@ export class Pipelines {
   readonly #members: Members;
   readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
-  readonly #rebuild: SearchRebuild;
   /** Events of several streams are one insert, once it is known that the table takes it (store/group-insert.ts). */
   readonly #coalescer: InsertCoalescer;
   #isPlainTable: boolean | undefined;
@@ -136,7 +134,6 @@ export class Pipelines {
     });
     this.#chains = new ChainFlusher(options);
     this.#eraser = new Eraser({ ...options, chains: this.#chains });
-    this.#rebuild = new SearchRebuild(options);
     this.#poller = new StreamPoller(options.redis);
     this.#coalescer = new InsertCoalescer({
       concurrentMax: INSERTS_AT_ONCE_MAX,
@@ -160,9 +157,8 @@ export class Pipelines {
   async stop(): Promise<void> {
     this.#stopping = true;
     await this.#ticks.stop();
-    const rebuilding = this.#rebuild.stop();
     for (const { drain } of this.#held.values()) drain.stop();
-    const ended = Promise.all([rebuilding, ...[...this.#held.values()].map((held) => held.ended)]);
+    const ended = Promise.all([...this.#held.values()].map((held) => held.ended));
     await withTimeout<unknown>(ended, DRAIN_STOP_MS, () => undefined);
     await this.#members.signOut().catch(() => undefined);
   }
@@ -222,7 +218,6 @@ export class Pipelines {
     this.#report();
     const shards = [...this.#held.keys()].flatMap((unit) => unit.shard ?? []);
     void this.#eraser.look(shards);
-    if (shards.includes(0)) void this.#rebuild.look();
     const stored = [...this.#held.keys()].filter(({ group }) => group === 'store');
     void this.#chains.look(stored.map(({ stream }) => stream));
     if (stored.length > 1) void this.#learnTable();

@@ -58,7 +58,7 @@ export const AuditVerification = Type.Object({
   }),
   markers: Type.Integer({
     description:
-      "Entries of the chains' own, which tell of no event and no change: the first of each chain, and one wherever a chain went on after a loss",
+      "Entries of the chains' own, which tell of no event and no change: one wherever a chain went on after a loss",
   }),
   not_checked: Type.Integer({
     description: 'Chained entries outside `from` and `to`, chained while this ran, or left when it was cut off',
@@ -84,9 +84,9 @@ export const AuditVerification = Type.Object({
   ),
   unchained: about(
     Type.Integer({
-      description: 'Rows from before the chains, or from a time that a marker in the chain excepts',
+      description: 'Rows from a time that a marker in the chain excepts',
     }),
-    'Rows from before the chains, or from a time that a marker in the chain excepts.',
+    'Rows from a time that a marker in the chain excepts.',
     0,
   ),
   unsettled: about(

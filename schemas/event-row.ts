@@ -27,8 +27,6 @@ export const EVENT_COLUMNS = [
   { name: 'received_at', kind: 'int64' },
   /** The caller's own JSON text, redacted where a policy says so. */
   { name: 'payload', kind: 'text' },
-  /** '': of rows from before there was a search text beside the row (clickhouse/013_search_words.sql). */
-  { name: 'search_text', kind: 'text', allowed: '' },
   { name: 'outcome', kind: 'outcome', allowed: 'allowed' },
   /** '' for null, like the next two. */
   { name: 'reason', kind: 'ascii', allowed: '' },
@@ -42,7 +40,7 @@ export const EVENT_COLUMNS = [
   /** Of the payload's own key, else of a provider's answer in it (src/ingest/token-usage.ts). */
   { name: 'tokens_used', kind: 'nullableInt64' },
   { name: 'request_id', kind: 'ascii' },
-  /** Behind the millisecond of `timestamp`. Rows of before end in front of it. */
+  /** Behind the millisecond of `timestamp`. */
   { name: 'timestamp_micros', kind: 'uint16' },
 ] as const satisfies readonly { name: string; kind: Kind; allowed?: Kinds[Kind] }[];
 
@@ -52,9 +50,6 @@ export type EventColumnKind = Column['kind'];
 export type RowValues = { [C in Column as C['name']]: Kinds[C['kind']] };
 
 export const EVENT_ROW_COLUMNS: readonly EventColumn[] = EVENT_COLUMNS.map(({ name }) => name);
-
-/** What rows of before lack at their end: no microseconds. It is never in the leaf of a row (src/audit/hash.ts). */
-export const NO_MICROS: Buffer = Buffer.alloc(2);
 
 /** Enum8 values; `clickhouse/` declares the same. */
 export const OUTCOME_VALUE: Record<Outcome, number> = { allowed: 1, blocked: 2, pending: 3 };

@@ -28,7 +28,7 @@ export const NotifiedEvent = Type.Object({
   outcome: Type.Optional(
     about(
       Type.Enum([...OUTCOMES]),
-      'What was made of it. `pending`: it waits, see `approval`. Left out in notifications of an older version.',
+      'What was made of it. `pending`: it waits, see `approval`. Left out where an anomaly was found.',
       'pending',
     ),
   ),

@@ -33,7 +33,7 @@ export type Signal = {
     /** Epoch ms, to the microsecond. */
     occurredAt?: number;
     traceId?: string;
-    /** Left out in signals from before this field existed. */
+    /** Left out where an anomaly was found. */
     outcome?: Outcome;
   };
   /** Of an event that waits, or waited: times are epoch ms. */

@@ -37,7 +37,6 @@ const AT_MERGE = [
   'processes/npm-start.path',
   'search/pages.clickhouse',
   'search/parts.clickhouse',
-  'search/rebuild.clickhouse',
   'search/search.clickhouse',
   'search/words',
   'streams/idempotency.redis',
@@ -63,12 +62,10 @@ const AT_NIGHT = [
   'processes/outages.path',
   'processes/own-stores.path',
   'processes/put-back.path',
-  'processes/search-rebuild.path',
   'processes/supervisor.path',
   'production.path',
   'redis/replicas.redis',
   'redis/sentinel.redis',
-  'search/rebuild-kills.clickhouse',
 ];
 
 /** Of a test that starts a service of its own. */

@@ -29,7 +29,7 @@ export async function arrivedEvents(
   account: string,
   { after, untilMs, max, filter, payload }: Since & { filter: EventFilter; payload: PayloadMode },
 ): Promise<Came<EventRow, Position>> {
-  const conditions = await conditionsOf(clickhouse, account, filter);
+  const conditions = conditionsOf(account, filter);
   const where = came(conditions.equal('outcome', filter.outcome).equal('reason', filter.reason), {
     ...{ column: 'received_at', after, untilMs },
   });

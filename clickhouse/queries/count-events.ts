@@ -140,7 +140,7 @@ function byFrequency(counts: ReadonlyMap<string, number>): Counted['values'] {
 }
 
 async function matchingOf(clickhouse: ClickHouse, account: string, filter: CountFilter): Promise<Matching> {
-  const where = await conditionsOf(clickhouse, account, filter);
+  const where = conditionsOf(account, filter);
   const { settle } = filter;
   if (filter.reason !== undefined)
     where.and(await reasonFilter(clickhouse, account, { reasons: valuesOf(filter.reason), settle }));

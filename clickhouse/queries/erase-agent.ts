@@ -18,10 +18,7 @@ const DELETIONS = [
   'DELETE FROM policy_revisions WHERE account_id = {account:String} AND agent_id = {agent:String}',
 ];
 
-/**
- * All that `events` has (001_events.sql, 012_microseconds.sql). A DELETE drops them together, so one represents all:
- * the one that was added last.
- */
+/** All that `events` has (001_events.sql). A DELETE drops them together, so the first represents all. */
 const PROJECTIONS = [BY_TIME, 'by_arrival', 'counts'] as const;
 
 /** Tables of which a DELETE masks rows; the others have no rows of an agent. */

@@ -5,9 +5,7 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome, Reason, Severity } from '../../schemas/closed-sets.ts';
 
-import type { ClickHouse } from '../client.ts';
 import { type AnyOf, type Excluded, QueryConditions, valuesOf } from './conditions.ts';
-import { isSearchRebuilt } from './rebuilt-rows.ts';
 import { type PayloadCondition, parseSearch, payloadCondition } from './search.ts';
 
 /** Of what may be several, any will do. */
@@ -29,19 +27,15 @@ export type EventFilter = Excluded & {
 };
 
 /** All of a filter. */
-export async function conditionsOf(
-  clickhouse: ClickHouse,
-  account: string,
-  filter: EventFilter,
-): Promise<QueryConditions> {
+export function conditionsOf(account: string, filter: EventFilter): QueryConditions {
   const where = filtersOf(account, filter);
-  const search = await searchOf(clickhouse, filter);
+  const search = searchOf(filter);
   return search === undefined ? where : where.and(search.sql, search.params);
 }
 
 /** undefined: nothing is searched for. */
-export async function searchOf(clickhouse: ClickHouse, { q }: EventFilter): Promise<PayloadCondition | undefined> {
-  return q === undefined ? undefined : payloadCondition(parseSearch(q), await isSearchRebuilt(clickhouse));
+export function searchOf({ q }: EventFilter): PayloadCondition | undefined {
+  return q === undefined ? undefined : payloadCondition(parseSearch(q));
 }
 
 /** All but the search. */
@@ -59,7 +53,7 @@ export function filtersOf(account: string, filter: EventFilter): QueryConditions
   return where;
 }
 
-/** Terms of the column `matched` (010_list_filters.sql). */
+/** Terms of the column `matched` (001_events.sql). */
 function matchedBy(
   where: QueryConditions,
   of: 'policy' | 'severity' | 'detector',
@@ -71,8 +65,8 @@ function matchedBy(
   });
 }
 
-/** The projection that holds an account's events in the order of lists (012_microseconds.sql). */
-export const BY_TIME = 'by_microsecond';
+/** The projection that holds an account's events in the order of lists (001_events.sql). */
+export const BY_TIME = 'by_time';
 
 export function isByMatch({ policyId, severity, detector, reason }: EventFilter): boolean {
   return [policyId, severity, detector, reason].some((filter) => filter !== undefined);

@@ -18,7 +18,7 @@ export type ApprovalPage = PageStart &
   };
 
 export type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at' | 'reason' | 'blocked_by'> & {
-  /** '': none, and of rows from before there were reasons. */
+  /** '': none. */
   reason: NonNullable<Approval['reason']> | '';
   blocked_by: string;
   created_ms: number;

@@ -118,11 +118,7 @@ function notOf(where: QueryConditions, agents: readonly string[] | undefined): v
 export function deliveryOf({ next_ms, created_ms, updated_ms, attempts, ...row }: DeliveryRow): Delivery {
   return {
     ...row,
-    // Attempts from before answers were kept have none.
-    attempts: (JSON.parse(attempts) as Delivery['attempts']).map((attempt) => ({
-      ...attempt,
-      answer: attempt.answer ?? null,
-    })),
+    attempts: JSON.parse(attempts) as Delivery['attempts'],
     next_attempt_at: next_ms === null ? null : isoTime(next_ms),
     created_at: isoTime(created_ms),
     updated_at: isoTime(updated_ms),

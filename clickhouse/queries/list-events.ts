@@ -46,7 +46,7 @@ const ONE_STEP_OFFSET_MAX = 5_000;
 export async function listEvents(clickhouse: ClickHouse, account: string, page: EventPage): Promise<Listed<EventRow>> {
   const { settle, after, order } = page;
   const where = filtersOf(account, page);
-  const search = await searchOf(clickhouse, page);
+  const search = searchOf(page);
   const outcomes = page.outcome && valuesOf(page.outcome);
   const filter = outcomes && (await outcomeFilter(clickhouse, account, { outcomes, settle }));
   if (page.reason !== undefined)

@@ -1,5 +1,5 @@
 // How many events of the last day each of some policies matched (GET /v1/policies?activity=true). One query for all of
-// a page, by the filter of `matched` (010_list_filters.sql), without payloads.
+// a page, by the filter of `matched` (001_events.sql), without payloads.
 import type { ClickHouse } from '../client.ts';
 import { type Excluded, instant, QueryConditions } from './conditions.ts';
 

@@ -2,7 +2,7 @@
 // Their order is their numbers: a position is the number itself, in the place of the time.
 
 import { cut, type Listed, type PageStart } from '../../schemas/paging.ts';
-import type { Policy, PolicyDifference, PolicyRevision } from '../../schemas/policy.ts';
+import type { PolicyDifference, PolicyRevision } from '../../schemas/policy.ts';
 import { parseExact } from '../../src/common/exact-json.ts';
 import type { ClickHouse } from '../client.ts';
 import { type Excluded, isoTime, QueryConditions } from './conditions.ts';
@@ -90,12 +90,6 @@ function revisionOf(policyId: string, row: RevisionRow): PolicyRevision {
     created_at: isoTime(row.created_ms),
     restored_from: restored === 0 ? null : restored,
     differences: parseExact(row.differences) as PolicyDifference[],
-    policy: row.record === '' ? null : policyOf(row.record, Number(row.number)),
+    policy: row.record === '' ? null : (parseExact(row.record) as PolicyRevision['policy']),
   };
-}
-
-/** Texts of before there were revisions have no number, those of before there were shadows no mode. */
-function policyOf(record: string, number: number): Policy {
-  const { id, revision = number, mode = 'enforce', ...rest } = parseExact(record) as unknown as Policy;
-  return { id, revision, mode, ...rest };
 }

@@ -38,7 +38,7 @@ export function decisionsAgainstLog(
         JSONExtractString(details, 'comment') AS comment
       FROM audit_log WHERE account_id = {account:String} AND resource_type = 'approval'`,
     rows: `SELECT id AS resource, toString(status) AS status, toString(outcome) AS outcome, toString(agent_id) AS agent, event_id AS event,
-        policy_id AS policy, if(toString(reason) = '', 'approval', toString(reason)) AS reason, blocked_by,
+        policy_id AS policy, toString(reason) AS reason, blocked_by,
         ifNull(decided_by, '') AS actor, ifNull(comment, '') AS comment, ifNull(toUnixTimestamp64Milli(decided_at), 0) AS at_ms
       FROM approvals FINAL WHERE account_id = {account:String}`,
     isMissing: 'l.at_ms >= {youngerMs:Int64}',
@@ -48,7 +48,6 @@ export function decisionsAgainstLog(
   });
 }
 
-/** Entries without a hash are of before there was one: of these nothing is known. */
 export function revisionsAgainstLog(clickhouse: ClickHouse, account: string): Promise<DifferingRow[]> {
   const isOther = `l.sha256 != '' AND (r.sha256 != l.sha256 OR r.actor != l.actor OR r.at_ms != l.at_ms OR r.agent != l.agent
     OR r.restored_from != l.restored_from OR (startsWith(l.action, 'policy.') AND concat('policy.', r.action) != l.action))`;

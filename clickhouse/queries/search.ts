@@ -6,18 +6,15 @@
 //   a payload   its search text, in the column `words`, or itself where that is empty (search/payload-words.ts). The
 //               text index search_words answers for single words alone; phrases, parts of more than two characters and
 //               symbols of ASCII are looked for in the rows that it leaves.
-//   any other   as the audit log's entries, and payloads of before migration 013 while they are rebuilt: folded by
-//               ClickHouse, whose NFKC_Casefold is that of the tokenizer, and matched by its borders.
+//   any other   as the audit log's entries: folded by ClickHouse, whose NFKC_Casefold is that of the tokenizer, and
+//               matched by its borders.
 // Invariant: the predicate alone is exact; the index only spares reading, so a part that has none yet answers the same.
 import { BEGINNING, PART, wordsOf } from '../../src/common/search/words.ts';
 import type { QueryParams } from '../client.ts';
 
-/**
- * A payload that has no search text, in small letters, its escapes as blanks: by itself where it is ASCII, else a row
- * of before migration 013. `search_text` are the decoded strings of such a one.
- */
+/** A payload that has no search text, which is ASCII: in small letters, its escapes as blanks. */
 const OWN_TEXT =
-  "lowerUTF8(replaceRegexpAll(if(empty(search_text), replaceRegexpAll(payload, '\\\\\\\\[\"\\\\\\\\/bfnrt]', ' '), search_text), '[\\\\x{80}-\\\\x{BF}\\\\x{2000}-\\\\x{2BFF}\\\\x{3000}-\\\\x{303F}\\\\x{FE10}-\\\\x{FE1F}\\\\x{FE30}-\\\\x{FE6F}\\\\x{FF00}-\\\\x{FF0F}\\\\x{FF1A}-\\\\x{FF20}\\\\x{FF3B}-\\\\x{FF40}\\\\x{FF5B}-\\\\x{FF65}\\\\x{1F000}-\\\\x{1FAFF}]', ' '))";
+  "lowerUTF8(replaceRegexpAll(replaceRegexpAll(payload, '\\\\\\\\[\"\\\\\\\\/bfnrt]', ' '), '[\\\\x{80}-\\\\x{BF}\\\\x{2000}-\\\\x{2BFF}\\\\x{3000}-\\\\x{303F}\\\\x{FE10}-\\\\x{FE1F}\\\\x{FE30}-\\\\x{FE6F}\\\\x{FF00}-\\\\x{FF0F}\\\\x{FF1A}-\\\\x{FF20}\\\\x{FF3B}-\\\\x{FF40}\\\\x{FF5B}-\\\\x{FF65}\\\\x{1F000}-\\\\x{1FAFF}]', ' '))";
 
 /** Beginnings of Hangul are in the index up to so many syllables; most words have fewer. */
 const BEGINNING_MAX = 8;
@@ -33,21 +30,19 @@ const BEGINNINGS = Array.from(
 
 /**
  * A text whose tokens are all that the index knows. Must be the expression of the index search_words in
- * 013_search_words.sql, to the letter: it is compared as an expression. Without lambdas: the engine writes some of them
+ * 001_events.sql, to the letter: it is compared as an expression. Without lambdas: the engine writes some of them
  * otherwise and then does not find the index, and none of them works where only some parts have it (26.7). A text, not
  * an array: functions of tokens split elements of an array that no index is at hand for.
  */
 export const SEARCH_TOKENS = `if(empty(words), ${OWN_TEXT}, concatWithSeparator(' ', ${[WHOLES, ...PARTS, ...BEGINNINGS].join(', ')}))`;
 
 const SEARCH_TEXT = `if(empty(words), ${OWN_TEXT}, words)`;
-/** What was searched of a row before migration 013; none where the row has a search text. */
-const TEXT_OF_BEFORE = `if(empty(words), if(empty(search_text), replaceRegexpAll(payload, '\\\\\\\\["\\\\\\\\/bfnrt]', ' '), search_text), '')`;
 
 /** ClickHouse takes at most 64 words in one hasAllTokens. */
 const TOKENS_MAX = 64;
 
 /** Each term is a run of words, as wordsOf gives them, that must stand next to each other. */
-export type Search = { terms: string[][]; isAscii: boolean };
+export type Search = { terms: string[][] };
 type Condition = { sql: string; params: QueryParams };
 /**
  * `unindexed`: the same for parts that the index is not made of yet, where every row is looked at: a cheap condition
@@ -62,12 +57,11 @@ export function parseSearch(q: string): Search {
     const words = wordsOf(phrase ?? word ?? '');
     if (words.length > 0) terms.push(words);
   }
-  return { terms, isAscii: ASCII.test(q) };
+  return { terms };
 }
 
-/** Of a payload. `isRebuilt`: no row of before migration 013 is left as it was. */
-export function payloadCondition(search: Search, isRebuilt: boolean): PayloadCondition {
-  const { terms } = search;
+/** The condition that a payload holds all terms. */
+export function payloadCondition({ terms }: Search): PayloadCondition {
   if (terms.length === 0) return { sql: 'false', params: {} };
   const params: QueryParams = {};
   const tokens = [...new Set(terms.flat().flatMap(tokensOf))];
@@ -85,17 +79,12 @@ export function payloadCondition(search: Search, isRebuilt: boolean): PayloadCon
   }
   const all = (text: string) => [...sets.map((set) => `hasAllTokens(${text}, ${set})`), ...patterns].join(' AND ');
   const sql = all(SEARCH_TOKENS);
-  if (isRebuilt && tokens.length > 0) {
-    const first = tokens.slice(0, LOOKED_FOR_MAX).map((token, i) => {
-      params[`look${i}`] = token;
-      return occurs(`{look${i}:String}`);
-    });
-    return { sql, params, unindexed: { first: first.join(' AND '), exact: all(UNINDEXED_TOKENS) } };
-  }
-  // Of a question in ASCII an old row's own text has the words, too.
-  if (isRebuilt || search.isAscii) return { sql, params };
-  const before = textCondition(search, TEXT_OF_BEFORE);
-  return { sql: `(${sql} OR ${before.sql})`, params: { ...params, ...before.params } };
+  if (tokens.length === 0) return { sql, params };
+  const first = tokens.slice(0, LOOKED_FOR_MAX).map((token, i) => {
+    params[`look${i}`] = token;
+    return occurs(`{look${i}:String}`);
+  });
+  return { sql, params, unindexed: { first: first.join(' AND '), exact: all(UNINDEXED_TOKENS) } };
 }
 
 /** Each is a look at all rows; the rarest word is not known. */
@@ -108,7 +97,7 @@ function occurs(token: string): string {
   return `if(empty(words), positionCaseInsensitive(payload, ${token}), position(words, ${token})) > 0`;
 }
 
-/** Of any text. `text`: our own SQL. */
+/** The condition that any other text holds all terms. `text`: our own SQL. */
 export function textCondition({ terms }: Search, text: string): Condition {
   if (terms.length === 0) return { sql: 'false', params: {} };
   const params: QueryParams = {};

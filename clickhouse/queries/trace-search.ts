@@ -28,7 +28,7 @@ export async function tracesWith(clickhouse: ClickHouse, account: string, asked:
     .exclude('agent_id', excludeAgents)
     .happenedBetween(from, undefined);
   if (begunAt !== undefined) arrivedBy(where, begunAt);
-  const search = await searchOf(clickhouse, { q });
+  const search = searchOf({ q });
   const { sources, params } = (await sourcesOf(clickhouse, where, { search, asked: { account, from } })).of('true');
   const each = sources.map((source) => `SELECT DISTINCT trace_id FROM ${source} LIMIT ${SEARCHED_TRACES_MAX + 1}`);
   const found = await clickhouse.query<{ trace_id: string }>(

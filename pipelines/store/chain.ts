@@ -12,8 +12,7 @@
 // again. Blocks wait in Redis, in the stream's own slot, until the flusher has copied them (chain-flush.ts): an insert
 // of their own for each batch would cost the embedded engine its 30 ms of CPU every time.
 // A Redis that lost its heads, or went back in time: the chain continues behind its newest block in ClickHouse, with a
-// marker that says which rows may be unknown to it. A chain's first entry is a marker, too: older rows are not its
-// business.
+// marker that says which rows may be unknown to it.
 // Failure: Redis or ClickHouse away: throws, the batch is tried again. Too many blocks waiting: the same, until they
 // are flushed.
 import type { ClickHouse } from '../../clickhouse/client.ts';
@@ -22,7 +21,6 @@ import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from
 import { genesis, link, MARKER_TAG, packId, packMarker, putEventLeaf, putId } from '../../src/audit/hash.ts';
 import { keyOf, keysOf } from '../../src/audit/ledger.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
-import { timeOfId } from '../../src/common/ids.ts';
 import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
@@ -61,7 +59,6 @@ export class ChainWriter {
   readonly #options: ChainOptions;
   /** Stream and account -> number of the last entry that was chained here. */
   readonly #known = new Map<string, number>();
-  #since: Promise<number> | undefined;
   /** Stream and account -> packed ids of entries that ClickHouse had beyond the head of a Redis that went back. */
   readonly #beyond = new Map<string, Set<string>>();
 
@@ -141,21 +138,8 @@ export class ChainWriter {
     const start = isBehind ? end : (head ?? { n: 0, hash: genesis(account, chain) });
     const atMs = Date.now();
     const keptFrom = chain === REGISTRY_CHAIN ? NEVER_MS : atMs;
-    if (start.n > 0 && !isBehind) return keptSince(keptFrom, makeBlock(account, start, entries));
-    const toMs = isBehind || !(await this.#isYounger(account)) ? atMs : 0;
-    const marker = markerEntry(account, { atMs, fromMs: isBehind ? end.fromMs : 0, toMs });
-    return keptSince(keptFrom, makeBlock(account, start, [marker, ...entries]));
-  }
-
-  /** Is the account younger than the chains? Then all of its rows are in them. */
-  async #isYounger(account: string): Promise<boolean> {
-    this.#since ??= chainedSince(this.#options.clickhouse);
-    try {
-      return timeOfId(account) > (await this.#since);
-    } catch (error) {
-      this.#since = undefined;
-      throw error;
-    }
+    const marker = isBehind ? [markerEntry(account, { atMs, fromMs: end.fromMs, toMs: atMs })] : [];
+    return keptSince(keptFrom, makeBlock(account, start, [...marker, ...entries]));
   }
 
   #words(stream: string, blocks: readonly ChainBlock[]): BinaryCommandArgs[] {
@@ -232,12 +216,4 @@ export function makeBlock(account: string, head: Head, entries: readonly Chained
     link(hash, head.n + i + 1, packed, i, hash);
   }
   return { account, firstN: head.n + 1, count, fromMs, lastMs, previous: head.hash, hash, leaves, agents, ids };
-}
-
-/** Epoch ms at which the chains' table was made. */
-async function chainedSince(clickhouse: ClickHouse): Promise<number> {
-  const [row] = await clickhouse.query<{ at: number }>(
-    "SELECT toUnixTimestamp64Milli(min(applied_at)) AS at FROM migrations WHERE name = '007_audit_chain'",
-  );
-  return row?.at ?? Number.POSITIVE_INFINITY;
 }

@@ -208,7 +208,7 @@ function revisionOf({ audit, at }: JournalEntry, id: string, record: Policy | nu
   const log = audit.find((one) => one.resource_type === 'policy' && one.resource_id === id);
   const { revision: told, before, after, restored_from, agent_id: agent } = (log?.details ?? {}) as RevisionDetails;
   if (record === null && (log?.action !== 'policy.deleted' || told === undefined)) return undefined;
-  const revision = record === null ? told! : (record.revision ?? 1);
+  const revision = record === null ? told! : record.revision;
   return {
     revision,
     agent_id: (record === null ? agent : record.agent_id) ?? '',

@@ -5,7 +5,7 @@
 // An entry whose summaries do not fit its rows throws EntryFormatError.
 import { hash } from 'node:crypto';
 import { rowsOf, type SummarizedRow } from '../../schemas/entry.ts';
-import { completeEventRow } from '../../src/common/event-row-codec.ts';
+import { isWholeRow } from '../../src/common/event-row-codec.ts';
 import { readEntry } from '../event-summaries.ts';
 
 /** Rows of one stream entry. */
@@ -16,18 +16,14 @@ export function readRows(fields: ReadonlyMap<string, Buffer>): SummarizedRow[] {
 }
 
 /**
- * Rows whose columns end where they end, with every column, and those of which that is not so. RowBinary has no
- * borders: ClickHouse reads on into the next row, and in one case out of four finds something that fits. So the lengths
- * of a row are checked before it is inserted.
+ * Rows whose columns end where they end, and those of which that is not so. RowBinary has no borders: ClickHouse reads
+ * on into the next row, and in one case out of four finds something that fits. So the lengths of a row are checked
+ * before it is inserted.
  */
 export function wellFormed(rows: readonly SummarizedRow[]): { rows: SummarizedRow[]; malformed: SummarizedRow[] } {
   const whole: SummarizedRow[] = [];
   const malformed: SummarizedRow[] = [];
-  for (const row of rows) {
-    const bytes = completeEventRow(row.bytes);
-    if (bytes === null) malformed.push(row);
-    else whole.push(bytes === row.bytes ? row : { ...row, bytes });
-  }
+  for (const row of rows) (isWholeRow(row.bytes) ? whole : malformed).push(row);
   return { rows: whole, malformed };
 }
 

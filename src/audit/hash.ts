@@ -1,7 +1,6 @@
 // What the audit chain hashes (before the store's acknowledgement, and again when a chain is verified): pure, one
 // definition for both sides.
-//   leaf of an event     SHA-256 of its row, the very bytes of RowBinary with the columns of schemas/event-row.ts, but
-//                        for the last one, its microseconds, where these are 0
+//   leaf of an event     SHA-256 of its row, the very bytes of RowBinary with the columns of schemas/event-row.ts
 //   leaf of another entry of the audit log    SHA-256 of 2 and its fields, each with its length in front
 //   leaf of a marker     SHA-256 of 3 and what it says (`packMarker`)
 //   hash n               SHA-256 of 1, hash n-1, n, leaf n, agent n, time n; hash 0 is SHA-256 of 0, the account and
@@ -13,7 +12,6 @@
 // An id holds 65 random bits, so the leaf of a row that is gone reveals nothing about it.
 import { hash } from 'node:crypto';
 import { HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
-import { NO_MICROS } from '../../schemas/event-row.ts';
 import { ID_PREFIXES, type IdKind } from '../common/ids.ts';
 
 export type AuditFields = {
@@ -60,19 +58,13 @@ function sha256(bytes: Buffer): Buffer {
   return digest;
 }
 
-/** Rows say their own lengths, so one without the microseconds is no other row; and so are those of before. */
-function withoutNoMicros(row: Buffer): Buffer {
-  const end = row.length - NO_MICROS.length;
-  return row[end] === 0 && row[end + 1] === 0 ? row.subarray(0, end) : row;
-}
-
 export function eventLeaf(row: Buffer): Buffer {
-  return sha256(withoutNoMicros(row));
+  return sha256(row);
 }
 
 /** The same, written where it belongs. */
 export function putEventLeaf(row: Buffer, to: Buffer, at: number): void {
-  putSha256(withoutNoMicros(row), to, at);
+  putSha256(row, to, at);
 }
 
 export function auditLeaf(entry: AuditFields): Buffer {

@@ -8,8 +8,8 @@
 //              events, since an erasure that begins meanwhile is recorded before it removes anything
 //   settle     rows that no chain knows yet: wait until what was in flight has been chained, and search for them there
 //   look again entries without a row, and rows without an entry: by id, wherever they are now
-//   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a
-//              fault
+//   judge      a gap of a deleted agent is an erasure; a row of a time that a marker excepts is unchained; everything else
+//              is a fault
 //
 // Invariant: honest work is never a fault, whatever continues meanwhile. What cannot be decided is counted as
 // `unsettled`. Bounded in memory (ledger.ts) and in time: past its deadline it says from where to continue.

@@ -6,13 +6,11 @@ import {
   EVENT_COLUMNS,
   type EventColumn,
   type EventColumnKind,
-  NO_MICROS,
   OUTCOME_VALUE,
   type RowValues,
 } from '../../schemas/event-row.ts';
 import { RowBinaryError, RowBinaryReader, type RowBinaryWriter } from './row-binary.ts';
 
-const BEFORE_MICROS = EVENT_COLUMNS.slice(0, -1);
 const OUTCOMES = Object.keys(OUTCOME_VALUE) as (keyof typeof OUTCOME_VALUE)[];
 
 export function writeEventRow(writer: RowBinaryWriter, row: RowValues): void {
@@ -41,19 +39,14 @@ export function writeColumn(writer: RowBinaryWriter, kind: EventColumnKind, valu
   }
 }
 
-/**
- * The row with every column: one of before, which ends in front of the microseconds, has none. null: its columns do not
- * end where it ends.
- */
-export function completeEventRow(row: Buffer): Buffer | null {
+/** Whether the row's columns end where it ends. */
+export function isWholeRow(row: Buffer): boolean {
   const reader = new RowBinaryReader(row);
   try {
-    for (const { kind } of BEFORE_MICROS) skipColumn(reader, kind);
-    if (reader.done) return Buffer.concat([row, NO_MICROS]);
-    reader.uint16();
-    return reader.done ? row : null;
+    for (const { kind } of EVENT_COLUMNS) skipColumn(reader, kind);
+    return reader.done;
   } catch (error) {
-    if (error instanceof RowBinaryError) return null;
+    if (error instanceof RowBinaryError) return false;
     throw error;
   }
 }

@@ -2,9 +2,10 @@
 // The folder is its owner's alone (0700); one with wider rights is narrowed.
 //   lock          locked by the process that holds the folder, and names it; a second `gatehouse start`
 //                 refuses
-//   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold
-//   passwords) admin-key     the first admin key (0600); one of before, where the account `default` had to be made
-//                            again, is admin-key.1
+//   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: it holds
+//                 passwords)
+//   admin-key     the first admin key (0600); where the account `default` had to be made again, the earlier one is
+//                 admin-key.1
 //   secrets.json  passwords of the embedded engines, made at the first start (0600)
 //   redis/, clickhouse/   what the engines keep; outbox/: mails, where no mail server is named
 //                         (pipelines/alert/channels/outbox.ts)

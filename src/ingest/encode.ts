@@ -100,7 +100,6 @@ function rowOf(event: AcceptedEvent, form: StoredForm): RowValues {
     timestamp: Math.floor(submission.occurredAt),
     received_at: event.receivedAt,
     payload: form.text,
-    search_text: '',
     outcome: decision.outcome,
     reason: decision.reason ?? '',
     policy_id: decision.policyId ?? '',

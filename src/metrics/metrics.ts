@@ -108,7 +108,6 @@ export const METRICS = {
   gatehouse_insert_seconds: { kind: 'histogram', of: 'pipelines', labels: ['table'], known: { table: ['events'] }, help: 'Duration of an insert' },
   gatehouse_store_lag_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Age of the oldest event that is not yet stored' },
   gatehouse_findable_seconds: { kind: 'histogram', of: 'pipelines', labels: [], buckets: FINDABLE_BUCKETS, help: 'Of each batch, from the arrival of its oldest event until reads find it' },
-  gatehouse_search_rebuild_rows: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Rows stored by an older version in months that do not yet have the search texts of this one' },
   gatehouse_partitions_owned: { kind: 'gauge', of: 'pipelines', labels: ['group'], help: 'Streams that this process reads' },
   gatehouse_approvals_total: { kind: 'counter', of: 'pipelines', labels: ['result'], known: { result: ['opened', 'expired', 'overflowed'] }, help: 'Approvals opened, expired, and denied because too many were pending' },
   gatehouse_approval_waits: { kind: 'gauge', of: 'front', labels: [], help: 'Callers that wait for a decision in this process' },

@@ -9,7 +9,6 @@
 --   0 if the batch had been ended before, else 1. An error that begins with NOGROUP: the group is not there, nothing changed;
 --   with OTHERRUN: Redis is another one, nothing changed.
 -- Guarantees: run a second time for the same batch it dead-letters nothing and writes nothing. Nothing that was dead-lettered is ever dropped.
--- Entries that a reader of an earlier version had left pending are acknowledged on the way.
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return false end
 if is_other_run(ARGV[5]) then return redis.error_reply('OTHERRUN this is not the Redis that was read from') end
 local function parts(id)
@@ -24,14 +23,6 @@ local letters = tonumber(ARGV[6])
 if letters > 0 and redis.call('XLEN', KEYS[5]) + letters > tonumber(ARGV[3]) then return -1 end
 local moved = redis.pcall('XGROUP', 'SETID', KEYS[1], ARGV[2], last)
 if moved.err then return moved end
-local pending = redis.call('XPENDING', KEYS[1], ARGV[2])
-while pending[1] > 0 do
-  local some = redis.call('XPENDING', KEYS[1], ARGV[2], '-', last, 1000)
-  if #some == 0 then break end
-  local ids = {}
-  for i, one in ipairs(some) do ids[i] = one[1] end
-  redis.call('XACK', KEYS[1], ARGV[2], unpack(ids))
-end
 local at = 7
 for _ = 1, letters do
   local size = tonumber(ARGV[at])

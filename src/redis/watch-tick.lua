@@ -26,11 +26,8 @@ if size > redis.call('ZCARD', KEYS[3]) then
   cursor, seen = page[1], page[2]
 end
 for i = 1, #seen, 2 do
-  -- A value without an account is of an agent that has not spoken since before there was a watch.
-  if string.find(seen[i + 1], '/', 1, true) then
-    fresh[#fresh + 1] = now_text
-    fresh[#fresh + 1] = seen[i]
-  end
+  fresh[#fresh + 1] = now_text
+  fresh[#fresh + 1] = seen[i]
   if #fresh >= 4000 or (i + 2 > #seen and #fresh > 0) then
     redis.call('ZADD', KEYS[3], 'NX', unpack(fresh))
     fresh = {}

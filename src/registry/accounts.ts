@@ -24,10 +24,8 @@ export type AccountRecord = {
   name: string;
   /** Requests per second and burst of each of its keys; null: as the settings say. */
   request_limit: { per_second: number; burst: number } | null;
-  /**
-   * Seconds for which its agents may be silent. Records from before this setting lack it, which is null: the default.
-   */
-  agent_down_seconds?: number | null;
+  /** Seconds for which its agents may be silent; null: the default. */
+  agent_down_seconds: number | null;
   created_at: string;
   updated_at: string;
 };
@@ -180,7 +178,10 @@ export class Accounts {
     const existing = await this.#get(id);
     if (existing !== null) return { account: existing, made: false };
     const at = this.#now();
-    const account: AccountRecord = { id, name, request_limit: null, created_at: isoTime(at), updated_at: isoTime(at) };
+    const account: AccountRecord = {
+      ...{ id, name, request_limit: null, agent_down_seconds: null },
+      ...{ created_at: isoTime(at), updated_at: isoTime(at) },
+    };
     const record = adminKey(first, at);
     await writeIndex(this.#store, id, record);
     const creation = keyCreation(keys, id, record, actor, at);
@@ -238,7 +239,7 @@ function shown({ id, name, request_limit, agent_down_seconds, created_at, update
   return {
     id,
     name,
-    agent_down_seconds: agent_down_seconds ?? null,
+    agent_down_seconds,
     requests_per_second: request_limit?.per_second ?? null,
     requests_burst: request_limit?.burst ?? null,
     created_at,

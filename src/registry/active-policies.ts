@@ -12,7 +12,7 @@ import { type Actor, shareOf } from './principal.ts';
 /** The name of the guard that does not hold where there are too many of them. */
 type RoomGuard = 'active' | 'shadows';
 
-/** Puts a policy where its mode and status say. Texts of before there were shadows have no mode. */
+/** Puts a policy where its mode and status say. */
 export function activeWrites(keys: Keys, account: string, policy: Policy): CommandArgs[] {
   const { id, mode, status, expires_at: expiresAt } = policy;
   const gone = inactiveWrites(keys, account, id);

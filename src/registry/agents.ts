@@ -272,7 +272,7 @@ export class Agents {
     );
     return records.map((record) => {
       const value = seen.get(record.id);
-      // `<epoch ms>/<account>`; the time alone in a Redis that is older than the watch.
+      // `<epoch ms>/<account>`.
       return { ...record, last_seen_at: value ? isoTime(Number.parseInt(value, 10)) : null };
     });
   }

@@ -43,10 +43,10 @@ export type ApiKeyRecord = {
   id: string;
   label: string;
   scope: Scope;
-  /** Records from before keys were bound lack it, which is null: to none. */
-  agent_id?: string | null;
-  /** null, as in records from before there were any: all of the scope. */
-  permissions?: Permission[] | null;
+  /** The agent that the key is bound to; null: none. */
+  agent_id: string | null;
+  /** null: all of the scope. */
+  permissions: Permission[] | null;
   /** Left out: true. */
   registers_agents?: boolean;
   created_at: string;
@@ -216,7 +216,7 @@ export function revocationWrites(keys: Keys, account: string, id: string): Comma
 export function keyCreation(keys: Keys, account: string, record: ApiKeyRecord, actor: Actor, at: number): Change {
   const hash = keys.apiKeys(account);
   const { id, agent_id: agent } = record;
-  const lives: Change['guards'] = agent == null ? [] : [present('agent', ['get', keys.agent(account, agent)])];
+  const lives: Change['guards'] = agent === null ? [] : [present('agent', ['get', keys.agent(account, agent)])];
   return {
     account,
     at,
@@ -230,7 +230,7 @@ export function keyCreation(keys: Keys, account: string, record: ApiKeyRecord, a
 /** Of the audit entries. With `agent_id` they belong to the agent, and go with it. */
 function detailsOf(record: ApiKeyRecord): Record<string, unknown> {
   const { id: _id, agent_id: _agent, created_at: _at, expires_at: _until, hint: _hint, ...rights } = shown(record);
-  return { ...rights, ...ofAgent(record.agent_id ?? null) };
+  return { ...rights, ...ofAgent(record.agent_id) };
 }
 
 /**
@@ -244,11 +244,11 @@ export function orphanDetails(record: ApiKeyRecord): Record<string, unknown> {
 
 function scopeWrites(keys: Keys, account: string, command: 'sadd' | 'srem', record: ApiKeyRecord): CommandArgs[] {
   const { id, agent_id: agent } = record;
-  return agent == null ? [] : [[command, keys.agentScope(account, agent), id]];
+  return agent === null ? [] : [[command, keys.agentScope(account, agent), id]];
 }
 
 /** Without secret fields. */
-function shown({ sha256: _sha256, agent_id = null, permissions, registers_agents, ...record }: ApiKeyRecord) {
+function shown({ sha256: _sha256, agent_id, permissions, registers_agents, ...record }: ApiKeyRecord) {
   const { id, label, scope, created_at, expires_at, hint } = record;
   const all = permissions ?? [...PERMISSIONS_OF[scope]];
   const kept = registers_agents === false ? { registers_agents } : {};

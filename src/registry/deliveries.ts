@@ -84,13 +84,9 @@ export function laneOf(channel: Channel, target: string): string {
   return `${digestOf(hostOf(channel, target))}.${digestOf(target)}`;
 }
 
-/**
- * Of a lane: the digest of its host, the same in all accounts. Lanes from before there was one a target are named by it
- * alone.
- */
+/** The digest of a lane's host, which is the same in all accounts. */
 export function hostOfLane(lane: string): string {
-  const end = lane.indexOf('.');
-  return end === -1 ? lane : lane.slice(0, end);
+  return lane.slice(0, lane.indexOf('.'));
 }
 
 function digestOf(text: string): string {
@@ -177,8 +173,7 @@ function shownDelivery(record: DeliveryRecord, { status, nextAttemptAt, at }: De
     count,
     test,
     attempts,
-    // One that was enqueued before there was an outbox says nothing.
-    transport: transport ?? null,
+    transport,
     next_attempt_at: nextAttemptAt === null ? null : isoTime(nextAttemptAt),
     created_at: isoTime(createdAt),
     updated_at: isoTime(at),

@@ -56,7 +56,7 @@ export async function rewriteHistory(store: RegistryStore): Promise<number> {
 async function rewrite(store: RegistryStore, account: string, at: number, changes: Changed[]): Promise<void> {
   const audit = changes.flatMap(({ kind, id, record }) => {
     if (kind !== 'policy' || record === null) return [];
-    const { revision = 1, agent_id } = record as Policy;
+    const { revision, agent_id } = record as Policy;
     const details = { history_missing: true, revision, ...revisionSha256(record, {}), ...ofAgent(agent_id) };
     return [auditLog({ action: 'registry.recovered', type: 'policy', id, details }, SYSTEM, at)];
   });

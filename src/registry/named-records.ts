@@ -48,7 +48,7 @@ type NamedKind<R> = {
   kind: 'policy' | 'alert' | 'view';
   hash: (account: string) => string;
   names: (account: string) => string;
-  /** A record from its text, which may be of an older form. */
+  /** A record from its text. */
   read: (text: string) => R;
   /** Records of an account. */
   max: number;

@@ -42,7 +42,7 @@ export async function foundRegistry(
   await redis.setnx(keys.registryMark(), at);
 }
 
-/** A registry that was made before there were marks, or whose founding was killed at its end, gets what is missing. */
+/** A registry whose founding was killed at its end gets what is missing. */
 export async function adoptRegistry(store: Pick<RegistryStore, 'redis' | 'keys'>): Promise<boolean> {
   const { redis, keys } = store;
   const [marked, named] = await Promise.all([redis.exists(keys.registryMark()), redis.exists(keys.accountNames())]);

@@ -75,8 +75,8 @@ export function rebuildRegistry(
     for (const [shard, revision] of revisions) {
       if (lost.has(tagOf(keys.revision(shard)))) await raiseRevision(store, shard, revision);
     }
-    // The names of accounts last of all: with them a registry without marks is taken for one from before there were
-    // any.
+    // The names of accounts last of all: with them a registry without marks is taken for one whose founding was killed
+    // at its end.
     await foundRegistry(store, async () => {
       await writer.write(names.map(([, key, name, id]) => ['hsetnx', key, name!, id!]));
       await writer.end();

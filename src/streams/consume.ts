@@ -33,9 +33,9 @@ export type BinaryCommandArgs = readonly [command: string, key: string, ...args:
 
 /**
  * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie
- * between first and last, so that he sees whether it is the very same; earlier versions did not say.
+ * between first and last, so that the new owner sees whether it is the very same.
  */
-export type Manifest<Plan> = { first: string; last: string; entries?: number; attempts: number; plan: Plan };
+export type Manifest<Plan> = { first: string; last: string; entries: number; attempts: number; plan: Plan };
 export type KeptManifest<Plan> = { manifest: Manifest<Plan>; ageMs: number };
 
 const begin = new Script<[watermark: string, run: string, kept: string, last: string]>(

@@ -99,7 +99,7 @@ t.test('what it counts adds up, and to the totals of the lists', async (t) => {
   const lengths = json.chains.map(({ entries }: { entries: number }) => entries);
   t.equal(sum(lengths), json.chained, 'the chains');
   t.equal(json.entries + json.markers + json.not_checked, json.chained, 'what they are made of');
-  t.equal(json.markers, json.chains.length, 'each begins with a marker');
+  t.equal(json.markers, 0, 'nothing was lost');
   t.equal(json.intact + json.erased + json.expired, json.entries, 'what was found of the entries');
   const logs = await total('/v1/audit-logs?limit=1');
   const ofEvents = await Promise.all(

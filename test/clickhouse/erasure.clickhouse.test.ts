@@ -84,7 +84,7 @@ t.test('nothing counts the events of an erased agent, whether its parts have bee
   }
   // As a merge of two parts that lost theirs leaves it.
   await clickhouse.command(
-    'ALTER TABLE events CLEAR PROJECTION by_microsecond, CLEAR PROJECTION by_arrival, CLEAR PROJECTION counts',
+    'ALTER TABLE events CLEAR PROJECTION by_time, CLEAR PROJECTION by_arrival, CLEAR PROJECTION counts',
     {},
     { mutations_sync: '2' },
   );
@@ -93,7 +93,7 @@ t.test('nothing counts the events of an erased agent, whether its parts have bee
   await eventually(async () => (await partsToRewrite(clickhouse)) === 'none');
   const [bytes] = await clickhouse.query<{ stored: number; without: number }>(
     `SELECT sum(rows) AS stored, countIf(name NOT IN
-       (SELECT parent_name FROM system.projection_parts WHERE database = currentDatabase() AND active AND name = 'by_microsecond')) AS without
+       (SELECT parent_name FROM system.projection_parts WHERE database = currentDatabase() AND active AND name = 'by_time')) AS without
      FROM system.parts WHERE database = currentDatabase() AND table = 'events' AND active AND rows > 0`,
   );
   t.same(bytes, { stored: whole / 2, without: 0 }, 'the bytes are gone, and the projections are back');

@@ -33,7 +33,7 @@ async function insert(clickhouse: ClickHouse, n: number): Promise<void> {
 /** A page that begins somewhere in the middle, as a timeline finds it. */
 const HEADS = `SELECT ${HEAD_COLUMNS} FROM events WHERE account_id = {account:String}
   ORDER BY timestamp DESC, id DESC LIMIT ${PAGE} OFFSET ${EVENTS / 3}`;
-const BY_TIME = { settings: { preferred_optimize_projection_name: 'by_microsecond' } };
+const BY_TIME = { settings: { preferred_optimize_projection_name: 'by_time' } };
 
 const headsOf = (clickhouse: ClickHouse) => clickhouse.query<EventHead>(HEADS, { account }, BY_TIME);
 
@@ -84,7 +84,7 @@ t.test('the rest of a row is found at its place, or else by its key', async (t) 
 
   for (let n = 0; n < 3; n++) await insert(clickhouse, n);
   const plan = await clickhouse.query<{ explain: string }>(`EXPLAIN ${HEADS}`, { account }, BY_TIME);
-  t.match(plan.map(({ explain }) => explain).join('\n'), /ReadFromMergeTree \(by_microsecond\)/);
+  t.match(plan.map(({ explain }) => explain).join('\n'), /ReadFromMergeTree \(by_time\)/);
   const before = await named('inserted');
   await clickhouse.command('OPTIMIZE TABLE events FINAL');
   await insert(clickhouse, 3);

@@ -109,11 +109,6 @@ t.test('other notations are refused with the way to write them', async (t) => {
     t.same(mistakes(type, conditions), [], JSON.stringify(conditions));
 });
 
-t.test('a policy of before is judged as it was', async (t) => {
-  const old = policy('block_action', { 'payload.x ': 'y', tool: 'a*' });
-  t.equal(decideOn(new RuleSet([old]), event('custom', { 'x ': 'y', tool: 'a*' })).outcome, 'blocked');
-});
-
 t.test('glob is the whole text', async (t) => {
   const holds = (glob: string, text: unknown) =>
     matches('block_action', { 'payload.t': { glob } }, event('custom', { t: text }));

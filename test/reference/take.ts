@@ -177,7 +177,6 @@ class Accepted {
       timestamp: Math.floor(Math.round(this.#occurredAt * 1000) / 1000),
       received_at: this.receivedAt,
       payload: kept,
-      search_text: '',
       outcome: { allowed: 1, blocked: 2, pending: 3 }[outcome],
       reason: deciding === null ? '' : 'policy',
       policy_id: deciding?.id ?? '',

@@ -1,5 +1,4 @@
-// The account's own settings: shown, set, audited, kept by a restore, and read from records that are older than they
-// are.
+// The account's own settings: shown, set, audited, kept by a restore.
 import t from 'tap';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
@@ -7,7 +6,7 @@ import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, freshKeys, journalOf, wholeJournal } from './harness.ts';
 
 const store = await connectStore(t, (await startRedis(t)).address);
-const { redis, keys } = store;
+const { redis } = store;
 const accounts = new Accounts(store);
 
 t.test('a setting is set, taken back and audited', async (t) => {
@@ -40,15 +39,6 @@ t.test('a setting is set, taken back and audited', async (t) => {
   });
   t.equal(await accounts.patch('acc_nobody', { agent_down_seconds: 60 }, actor), null);
   t.equal(await accounts.get('acc_nobody'), null);
-});
-
-t.test('a record from before the setting shows it as null', async (t) => {
-  const { account } = await accounts.create('old', actor);
-  const { id } = account;
-  const { agent_down_seconds: _, ...old } = account;
-  await redis.hset(keys.accounts(keys.shardOf(id)), id, JSON.stringify(old));
-  t.match(await accounts.get(id), { name: 'old', agent_down_seconds: null });
-  t.match(await accounts.patch(id, { agent_down_seconds: 7 }, actor), { agent_down_seconds: 7 });
 });
 
 t.test('a restore keeps the settings', async (t) => {

@@ -3,7 +3,6 @@
 import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
-import { noteRebuild } from '../../clickhouse/queries/rebuilt-rows.ts';
 import { slicesOf } from '../../clickhouse/queries/searched-events.ts';
 import type { PageStart } from '../../schemas/paging.ts';
 import { mintId } from '../../src/common/ids.ts';
@@ -58,7 +57,6 @@ function wanted(
 
 const clickhouse = makeDatabase();
 await migrate(clickhouse, { retentionDays: 36_500 });
-await noteRebuild(clickhouse, { since: NOW, indexed: [], worded: [], done: true });
 for (let i = 0; i < EVENTS; i += 250) {
   const rows = events.slice(i, i + 250);
   await clickhouse.insertEvents(rows.map(encodeStored), `insert-${i}`);

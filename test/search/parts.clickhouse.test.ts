@@ -4,7 +4,6 @@ import t, { type Test } from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { type EventsPart, isUnindexed, partsOf } from '../../clickhouse/queries/event-parts.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
-import { noteRebuild } from '../../clickhouse/queries/rebuilt-rows.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { encodeStored, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 
@@ -34,7 +33,6 @@ const months = MONTHS.map(({ at, accounts }) =>
 
 const clickhouse = makeDatabase();
 await migrate(clickhouse, { retentionDays: 36_500 });
-await noteRebuild(clickhouse, { since: NOW, indexed: [], worded: [], done: true });
 for (const [k, rows] of months.entries())
   for (const half of [0, 1])
     await clickhouse.insertEvents(

@@ -8,7 +8,6 @@ import type { ClickHouse, QueryParams } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { listAuditLogs } from '../../clickhouse/queries/list-audit-logs.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
-import { noteRebuild } from '../../clickhouse/queries/rebuilt-rows.ts';
 import { parseSearch, payloadCondition, textCondition } from '../../clickhouse/queries/search.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { folded, wordsOf } from '../../src/common/search/words.ts';
@@ -27,7 +26,6 @@ const { makeDatabase } = await startClickHouse(t);
 async function makeTable(): Promise<ClickHouse> {
   const clickhouse = makeDatabase();
   await migrate(clickhouse, { retentionDays: 36_500 });
-  await noteRebuild(clickhouse, { since: NOW, indexed: [], worded: [], done: true });
   return clickhouse;
 }
 
@@ -54,7 +52,7 @@ async function foundBy(clickhouse: ClickHouse, questions: readonly string[]): Pr
     const some = questions.slice(i, i + 25);
     const all: QueryParams = { account };
     const asked = some.flatMap((q, k) => {
-      const { sql, params, unindexed } = payloadCondition(parseSearch(q), true);
+      const { sql, params, unindexed } = payloadCondition(parseSearch(q));
       for (const [name, value] of Object.entries(params)) all[`q${k}_${name}`] = value;
       const named = (text: string) => text.replace(/\{(\w+):/g, `{q${k}_$1:`);
       const ours = 'account_id = {account:String}';
@@ -73,7 +71,7 @@ async function foundBy(clickhouse: ClickHouse, questions: readonly string[]): Pr
       if (k < UNINDEXED) found.get(some[k]!)!.add(id);
       else unindexed.set(k - UNINDEXED, (unindexed.get(k - UNINDEXED) ?? new Set()).add(id));
     for (const [k, q] of some.entries()) {
-      if (payloadCondition(parseSearch(q), true).unindexed === undefined) continue;
+      if (payloadCondition(parseSearch(q)).unindexed === undefined) continue;
       const [is, wanted] = [[...(unindexed.get(k) ?? [])], [...found.get(q)!]].map((ids) => ids.sort().join());
       if (is !== wanted) throw new Error(`${q}: without the index ${is} instead of ${wanted}`);
     }
@@ -265,7 +263,7 @@ t.test('the index answers for words, parts of two characters and beginnings alon
   await store(clickhouse, ['{"a":"hello wörld 价格好 서울에서 ✅ x=y"}']);
   await clickhouse.command('OPTIMIZE TABLE events FINAL');
   const explained = async (q: string) => {
-    const { sql, params } = payloadCondition(parseSearch(q), true);
+    const { sql, params } = payloadCondition(parseSearch(q));
     const rows = await clickhouse.query<{ explain: string }>(
       `EXPLAIN indexes = 1, actions = 1 SELECT id FROM events WHERE account_id = {account:String} AND ${sql}`,
       { account, ...params },

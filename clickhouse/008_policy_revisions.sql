@@ -1,7 +1,6 @@
 -- What each policy said at each of its revisions: one row a revision, deletions among them. Made of the registry's journal together with the audit entry
 -- of the change (pipelines/store/journal.ts), and kept as long as that: no row is changed, and none expires.
 -- Replacing, and read with FINAL: a journal entry that is delivered twice is one revision.
--- Of policies from before this table there is the revision that they are at.
 
 CREATE TABLE IF NOT EXISTS {{database}}.policy_revisions{{on_cluster}}
 (
@@ -19,16 +18,3 @@ CREATE TABLE IF NOT EXISTS {{database}}.policy_revisions{{on_cluster}}
 ENGINE = {{engine:ReplacingMergeTree}}
 ORDER BY (account_id, policy_id, revision)
 SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1, min_rows_to_fsync_after_merge = 1, fsync_part_directory = 1;
-
-INSERT INTO {{database}}.policy_revisions
-SELECT account_id, id, greatest(JSONExtractUInt(record, 'revision'), 1) AS number, JSONExtractString(record, 'agent_id'),
-    if(number = 1, 'created', 'updated'), if(by.actor = '', 'system', by.actor), at, 0, '[]', record
-FROM {{database}}.registry FINAL
-LEFT JOIN
-(
-    SELECT account_id, resource_id AS id, argMax(actor, created_at) AS actor
-    FROM {{database}}.audit_log
-    WHERE action IN ('policy.created', 'policy.updated')
-    GROUP BY account_id, resource_id
-) AS by USING (account_id, id)
-WHERE kind = 'policy' AND record != '';
