@@ -111,6 +111,11 @@ t.test('the environment is read in one file', async (t) => {
   await none(t, others, /\bprocess\.env\b/, 'settings come from src/process/config.ts, handed down');
 });
 
+t.test('a judgement has no ambient state', async (t) => {
+  const pure = service.filter(({ file }) => file.startsWith('src/policy/'));
+  await none(t, pure, /^let\b/m, 'what is needed below is handed down; what is remembered is a constant of its own');
+});
+
 t.test('every file says what it is', async (t) => {
   const silent = sources.filter(({ text }) => !/^(#!.*\n)?\/\/ \S.{30,}/.test(text)).map(({ file }) => file);
   t.same(silent, [], 'sources open with a header comment');

@@ -21,8 +21,8 @@ import { type DataFilterTerms, dataFilter } from './kinds/data-filter.ts';
 import type { PolicyConditions, PolicyKind } from './kinds/policy-kind.ts';
 import { type RateLimitTerms, rateLimit } from './kinds/rate-limit.ts';
 import { type RequireApprovalTerms, requireApproval } from './kinds/require-approval.ts';
-import { below, Mistakes } from './policy-error.ts';
-import { forOnePolicy } from './text-search/pattern-allowance.ts';
+import { below, Mistakes, type PolicyReading } from './policy-error.ts';
+import { PatternAllowance } from './text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from './text-search/program.ts';
 
 export type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms;
@@ -88,17 +88,17 @@ function readParts(
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
   mistakes.throwIfAny();
   const given = conditions as PolicyConditions;
-  return forOnePolicy(() => readEach(type, given, mistakes), compiled);
+  return readEach(type, given, { mistakes, patterns: new PatternAllowance(compiled) });
 }
 
-function readEach(type: PolicyType, given: PolicyConditions, mistakes: Mistakes): Parts {
-  const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], type, mistakes));
-  const expression = compileExpression(given['expression'], mistakes);
+function readEach(type: PolicyType, given: PolicyConditions, reading: PolicyReading): Parts {
+  const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], type, reading));
+  const expression = compileExpression(given['expression'], reading);
   const schema =
     given['payload_schema'] === undefined
       ? null
-      : checkSchema(given['payload_schema'], below(AT, 'payload_schema'), mistakes);
-  const terms = kindOf(type).compile(given, AT, mistakes);
+      : checkSchema(given['payload_schema'], below(AT, 'payload_schema'), reading);
+  const terms = kindOf(type).compile(given, AT, reading);
   return { conditions: fields, expression, schema: schema ?? null, terms };
 }
 
@@ -106,7 +106,8 @@ function kindOf(type: PolicyType): PolicyKind<Terms> {
   return Object.hasOwn(KINDS, type) ? KINDS[type] : unreachable(type as never);
 }
 
-function compileField(key: string, value: unknown, type: PolicyType, mistakes: Mistakes): FieldCondition[] {
+function compileField(key: string, value: unknown, type: PolicyType, reading: PolicyReading): FieldCondition[] {
+  const { mistakes } = reading;
   if (RESERVED_IN_ALL.includes(key) || KINDS[type].reserved.includes(key)) return [];
   const at = below(AT, key);
   const owner = (Object.keys(KINDS) as PolicyType[]).find((other) => KINDS[other].reserved.includes(key));
@@ -119,14 +120,14 @@ function compileField(key: string, value: unknown, type: PolicyType, mistakes: M
     mistakes.add(at, path);
     return [];
   }
-  const condition = compileCondition({ key, path }, value, at, mistakes);
+  const condition = compileCondition({ key, path }, value, at, reading);
   return condition === undefined ? [] : [condition];
 }
 
-function compileExpression(source: unknown, mistakes: Mistakes): Expression | null {
+function compileExpression(source: unknown, { mistakes, patterns }: PolicyReading): Expression | null {
   if (source === undefined) return null;
   try {
-    return new Expression(source);
+    return new Expression(source, patterns);
   } catch (error) {
     if (!(error instanceof ExpressionError || error instanceof PatternError)) throw error;
     mistakes.add(below(AT, 'expression'), error.message);

@@ -16,6 +16,7 @@ import type { Rule } from './compile.ts';
 import { FieldCondition } from './conditions/field-condition.ts';
 import { pointerOf } from './conditions/pointer.ts';
 import type { EventView } from './judgement.ts';
+import { PatternAllowance } from './text-search/pattern-allowance.ts';
 
 const CONDITION_CHARACTERS_MAX = 200;
 
@@ -91,7 +92,7 @@ function fieldUnmet(field: FieldCondition, event: EventView, budget: Budget): Co
   const { path, operators } = field;
   const holds = (operator: Operator, operand: unknown) => {
     const alone = { key: field.key, path, operators: new Map([[operator, operand]]), isShort: false };
-    return new FieldCondition(alone).test(event, budget);
+    return new FieldCondition(alone, new PatternAllowance()).test(event, budget);
   };
   const condition = shownCondition(field.key);
   const absent = holds('exists', true) ? {} : { absent: true as const };

@@ -2,6 +2,7 @@
 // body. Thrown by checkPolicy before anything is kept; the registry turns it into `validation_failed`. Never thrown
 // while an event is judged.
 import type { ErrorDetail } from '../../schemas/error.ts';
+import type { PatternAllowance } from './text-search/pattern-allowance.ts';
 
 export class PolicyError extends Error {
   override name = 'PolicyError';
@@ -25,6 +26,9 @@ export class Mistakes {
     if (this.details.length > 0) throw new PolicyError(this.details);
   }
 }
+
+/** What the parts of one policy are read with: where mistakes go, and what its patterns may cost. */
+export type PolicyReading = { readonly mistakes: Mistakes; readonly patterns: PatternAllowance };
 
 /** A JSON pointer one step deeper. */
 export function below(path: string, key: string | number): string {

@@ -6,11 +6,10 @@ import type { Policy } from '../../schemas/policy.ts';
 import { Slices } from '../common/async.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { compileRule, type Rule } from './compile.ts';
-import { readPattern } from './conditions/operands.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
 import type { Shadows } from './judgement.ts';
 import { ShadowSet } from './shadows.ts';
-import { patternSources } from './text-search/pattern-allowance.ts';
+import { patternSources, readAlone } from './text-search/pattern-allowance.ts';
 import type { Pattern } from './text-search/program.ts';
 import { signsOfPattern } from './text-search/signs.ts';
 
@@ -72,12 +71,12 @@ async function compiledFrom(
  */
 async function patternsOf({ conditions }: Policy, slices: Slices): Promise<ReadonlyMap<string, Pattern>> {
   const patterns = new Map<string, Pattern>();
-  for (const { key, source, blanks } of patternSources(conditions)) {
-    const pattern = readPattern(source, blanks);
+  for (const source of patternSources(conditions)) {
+    const pattern = readAlone(source);
     await slices.next();
     if (typeof pattern === 'string') continue;
     signsOfPattern(pattern);
-    patterns.set(key, pattern);
+    patterns.set(source.key, pattern);
     await slices.next();
   }
   return patterns;

@@ -1,6 +1,6 @@
 // The signs of a condition on the payload (text-search/signs.ts): what stands in the bytes of an event for which it
 // holds. Of its path each key, of its operators those that ask for text. Part of compiling a condition.
-import { policyPattern } from '../text-search/pattern-allowance.ts';
+import type { PatternAllowance } from '../text-search/pattern-allowance.ts';
 import { anySigns, type Sign, signsOfPattern, signsOfText } from '../text-search/signs.ts';
 import { globPattern, HOLD_FOR_NOTHING } from './operands.ts';
 import type { Path } from './path.ts';
@@ -11,14 +11,18 @@ export type ConditionSigns = { keys: readonly (readonly Sign[])[]; texts: readon
 const NO_SIGNS: ConditionSigns = { keys: [], texts: [] };
 const ASK_FOR_TEXT: ReadonlySet<string> = new Set(['eq', 'in', 'contains', 'starts_with', 'ends_with']);
 
-export function signsOfCondition(path: Path, operators: ReadonlyMap<string, unknown>): ConditionSigns {
+export function signsOfCondition(
+  path: Path,
+  operators: ReadonlyMap<string, unknown>,
+  patterns: PatternAllowance,
+): ConditionSigns {
   if (path.root !== 'payload' || holdsForNothing(operators)) return NO_SIGNS;
   const keys = path.segments.filter((_, i) => path.indexes[i]! < 0).map((key) => signsOfText(key));
   const texts = [...operators].map(([name, operand]) => {
     const wanted = Array.isArray(operand) ? operand : [operand];
     if (!wanted.every((text) => typeof text === 'string')) return null;
-    if (name === 'glob') return anySigns(wanted.map((glob) => signsOfPattern(policyPattern(globPattern(glob)))));
-    if (name === 'matches') return anySigns(wanted.map((source) => signsOfPattern(policyPattern(source))));
+    if (name === 'glob') return anySigns(wanted.map((glob) => signsOfPattern(patterns.pattern(globPattern(glob)))));
+    if (name === 'matches') return anySigns(wanted.map((source) => signsOfPattern(patterns.pattern(source))));
     return ASK_FOR_TEXT.has(name) ? anySigns(wanted.map((text) => signsOfText(text))) : null;
   });
   return { keys: keys.filter((signs) => signs !== null), texts: texts.filter((signs) => signs !== null) };

@@ -15,9 +15,10 @@ import type { Json, JsonObject } from '../../../schemas/common.ts';
 import { mayHoldLongNumber } from '../../common/exact-json.ts';
 import { compareNumbers, type ExactNumber, exactNumber, LongNumber } from '../../common/exact-number.ts';
 import { exactValue } from '../../common/inner-json.ts';
+import { lazily } from '../../common/lazily.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
 import type { Sought } from '../sought.ts';
-import { policyPattern } from '../text-search/pattern-allowance.ts';
+import type { PatternAllowance } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
 import { demandsOfExpression, type ExpressionDemands } from './expression-demands.ts';
 import { perPayload } from './per-payload.ts';
@@ -103,10 +104,11 @@ type Comprehension = { iterable: Node; condition: ((soFar: unknown) => boolean) 
 export class Expression {
   readonly #evaluate: (context: Record<string, unknown>) => unknown;
   readonly #root: Node;
-  readonly #meter = new Meter();
+  readonly #meter: Meter;
 
   /** Throws ExpressionError with a sentence for the author. */
-  constructor(source: unknown) {
+  constructor(source: unknown, patterns: PatternAllowance) {
+    this.#meter = new Meter(patterns);
     if (typeof source !== 'string' || source.trim() === '') throw new ExpressionError('must be a CEL expression');
     if (source.length > CHARACTERS_MAX) throw new ExpressionError(`must have at most ${CHARACTERS_MAX} characters`);
     ({ evaluate: this.#evaluate, root: this.#root } = compile(source, this.#meter));
@@ -174,11 +176,8 @@ function exactOf(value: CelNumber): ExactNumber {
   return typeof value === 'number' || value instanceof LongNumber ? value : exactNumber(String(value.valueOf()));
 }
 
-let shared: Environment | undefined;
-
 /** Costs some milliseconds and holds no state of expressions: made when the first one is compiled. */
-function environment(): Environment {
-  if (shared !== undefined) return shared;
+const environment = lazily((): Environment => {
   const made = new Environment({ limits: LIMITS });
   made.registerVariable('event', 'map');
   made.registerVariable('agent', 'map');
@@ -207,9 +206,8 @@ function environment(): Environment {
   made.registerFunction('string(decimal): string', (value: LongNumber) => value.text);
   made.registerFunction('json(string): dyn', (text: string) => celValue(jsonOf(text), text));
   made.registerFunction('double(decimal): double', (value: LongNumber) => Number(value));
-  shared = made;
   return made;
-}
+});
 
 /** Throws SyntaxError at what is not JSON, or not the same to every reader: a key twice, too deep. */
 function jsonOf(text: string): Json {
@@ -220,7 +218,12 @@ function jsonOf(text: string): Json {
 
 /** Counts the work of an expression, node by node. */
 class Meter {
+  readonly #patterns: PatternAllowance;
   #budget!: Budget;
+
+  constructor(patterns: PatternAllowance) {
+    this.#patterns = patterns;
+  }
 
   begin(budget: Budget): void {
     this.#budget = budget;
@@ -269,7 +272,7 @@ class Meter {
       node.op === 'rcall' ? [parts[1] as Node, (parts[2] as Node[])[0]] : [undefined, undefined];
     if (receiver === undefined || literal?.op !== 'value')
       throw new ExpressionError('matches() must be given a pattern in quotes');
-    const pattern = textPatternOf(policyPattern(literal.args, 'exact'));
+    const pattern = textPatternOf(this.#patterns.pattern(literal.args, 'exact'));
     node.setMeta('evaluate', ((evaluator, _self, context) => {
       this.#budget.spend(NODE_UNITS);
       const text = evaluator.run(receiver, context);

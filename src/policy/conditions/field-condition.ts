@@ -13,9 +13,9 @@ import { compareNumbers, type ExactNumber, isNumber, LongNumber, numberOfText } 
 import type { Budget } from '../budget.ts';
 import { checkShell, ShellCondition } from '../commands/shell-condition.ts';
 import { checkSql, SqlCondition } from '../commands/sql-condition.ts';
-import { below, type Mistakes } from '../policy-error.ts';
+import { below, type PolicyReading } from '../policy-error.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
-import { policyPattern } from '../text-search/pattern-allowance.ts';
+import type { PatternAllowance } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
 import { withSpaces } from '../texts/blanks.ts';
 import { foldedText } from '../texts/folded.ts';
@@ -86,14 +86,17 @@ export class FieldCondition {
   };
   readonly #unreadable = () => this.#countsAsMet('not_json');
 
-  constructor({ key, path, operators, isShort }: Pick<FieldCondition, 'key' | 'path' | 'operators' | 'isShort'>) {
+  constructor(
+    { key, path, operators, isShort }: Pick<FieldCondition, 'key' | 'path' | 'operators' | 'isShort'>,
+    patterns: PatternAllowance,
+  ) {
     this.key = key;
     this.path = path;
     this.operators = operators;
     this.isShort = isShort;
     const names = [...operators.keys()].filter((name) => name !== 'exists');
     this.#exists = (operators.get('exists') as boolean | undefined) ?? null;
-    this.#texts = textTestsOf(operators);
+    this.#texts = textTestsOf(operators, patterns);
     this.#asksWhole = [...this.#texts.values()].some(({ whole }) => whole !== undefined);
     this.#predicates = names.map((name) => predicate(name, operators.get(name), this.#texts));
     const orders = names.filter((name) => ORDERS.has(name));
@@ -101,7 +104,7 @@ export class FieldCondition {
     this.#onlyOrders = orders.length === names.length;
     this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
     this.texts = operators.size === 1 ? textsOf(operators) : null;
-    this.signs = signsOfCondition(path, operators);
+    this.signs = signsOfCondition(path, operators, patterns);
   }
 
   test(fields: Fields, budget: Budget): boolean {
@@ -282,10 +285,13 @@ function predicate(name: Operator, operand: unknown, texts: ReadonlyMap<Operator
   }
 }
 
-function textTestsOf(operators: ReadonlyMap<Operator, unknown>): ReadonlyMap<Operator, TextTest> {
+function textTestsOf(
+  operators: ReadonlyMap<Operator, unknown>,
+  patterns: PatternAllowance,
+): ReadonlyMap<Operator, TextTest> {
   const tests = new Map<Operator, TextTest>();
   for (const [name, operand] of operators) {
-    const test = textTest(name, operand);
+    const test = textTest(name, operand, patterns);
     if (test !== null) tests.set(name, test);
   }
   return tests.size === 0 ? NO_TEXTS : tests;
@@ -297,7 +303,7 @@ const NO_TEXTS: ReadonlyMap<Operator, TextTest> = new Map();
  * null: not a text operator. What is asked of a text as it was sent is asked of its folded form, too; a blank is any
  * blank.
  */
-function textTest(name: Operator, operand: unknown): TextTest | null {
+function textTest(name: Operator, operand: unknown, patterns: PatternAllowance): TextTest | null {
   switch (name) {
     case 'contains':
     case 'starts_with':
@@ -307,12 +313,12 @@ function textTest(name: Operator, operand: unknown): TextTest | null {
       return (text, budget) => asSent(text, budget) || isInFolded(inFolded, text, budget);
     }
     case 'glob': {
-      const asSent = patternTest(globPattern(operand as string));
-      const inFolded = patternTest(globPattern(foldedText(operand as string)));
+      const asSent = patternTest(patterns, globPattern(operand as string));
+      const inFolded = patternTest(patterns, globPattern(foldedText(operand as string)));
       return (text, budget) => asSent(text, budget) || isInFolded(inFolded, text, budget);
     }
     case 'matches': {
-      const test = patternTest(operand);
+      const test = patternTest(patterns, operand);
       return (text, budget) => test(text, budget) || isInFolded(test, text, budget);
     }
     case 'shell':
@@ -339,8 +345,8 @@ function isInFolded(test: TextTest, text: string, budget: Budget): boolean {
   return test(folded.text, budget);
 }
 
-function patternTest(source: unknown): TextTest {
-  const pattern = textPatternOf(policyPattern(source));
+function patternTest(patterns: PatternAllowance, source: unknown): TextTest {
+  const pattern = textPatternOf(patterns.pattern(source));
   return (text, budget) => pattern.test(text, budget);
 }
 
@@ -416,7 +422,7 @@ export function compileCondition(
   { key, path }: Pick<FieldCondition, 'key' | 'path'>,
   value: unknown,
   at: string,
-  mistakes: Mistakes,
+  { mistakes, patterns }: PolicyReading,
 ): FieldCondition | undefined {
   const before = mistakes.details.length;
   const operators = new Map<Operator, unknown>();
@@ -430,8 +436,10 @@ export function compileCondition(
       (name === 'shell' ? checkShell : checkSql)(operand, isShort ? at : below(at, name), mistakes);
       continue;
     }
-    const sentence = mistakeIn(name, operand, { field: key, isAlone: operators.size === 1 });
+    const sentence = mistakeIn(name, operand, { field: key, isAlone: operators.size === 1, patterns });
     if (sentence !== null) mistakes.add(isShort ? at : below(at, name), sentence);
   }
-  return mistakes.details.length === before ? new FieldCondition({ key, path, operators, isShort }) : undefined;
+  return mistakes.details.length === before
+    ? new FieldCondition({ key, path, operators, isShort }, patterns)
+    : undefined;
 }

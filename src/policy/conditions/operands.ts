@@ -1,11 +1,10 @@
-// What is wrong with the operators of a condition and their operands (part of compiling a policy; match.ts runs those
-// that are sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept,
+// What is wrong with the operators of a condition and their operands (part of compiling a policy; field-condition.ts
+// runs those that are sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept,
 // for a slip.
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { entryOf } from '../../common/entry.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
-import { type Blanks, policyPattern } from '../text-search/pattern-allowance.ts';
-import { type Pattern, PatternError } from '../text-search/program.ts';
+import type { PatternAllowance } from '../text-search/pattern-allowance.ts';
 import { meant, shownValue } from './did-you-mean.ts';
 
 export type Scalar = string | ExactNumber | boolean | null;
@@ -14,7 +13,7 @@ export type Scalar = string | ExactNumber | boolean | null;
 export function mistakeIn(
   name: string,
   operand: unknown,
-  { field, isAlone }: { field: string; isAlone: boolean },
+  { field, isAlone, patterns }: { field: string; isAlone: boolean; patterns: PatternAllowance },
 ): string | null {
   switch (name as Operator) {
     case 'eq':
@@ -37,13 +36,13 @@ export function mistakeIn(
       if (typeof operand === 'string' && operand !== '') return null;
       return `must be a string that is not empty${inQuotes(operand)}`;
     case 'matches': {
-      const pattern = readPattern(operand);
+      const pattern = patterns.read(operand);
       return typeof pattern === 'string' ? `${pattern}${inQuotes(operand)}` : null;
     }
     case 'glob': {
       if (typeof operand !== 'string' || operand === '')
         return `must be a string that is not empty${inQuotes(operand)}`;
-      const pattern = readPattern(globPattern(operand));
+      const pattern = patterns.read(globPattern(operand));
       return typeof pattern === 'string' ? pattern : null;
     }
     case 'exists':
@@ -58,16 +57,6 @@ export function mistakeIn(
 export function globPattern(glob: string): string {
   const escaped = glob.replaceAll(/[\\^$.|+()[\]{}]/g, '\\$&');
   return `(?s)^${escaped.replaceAll(/\*+/g, '.*').replaceAll('?', '.')}$`;
-}
-
-/** The pattern, or what is wrong with it. */
-export function readPattern(source: unknown, blanks?: Blanks): Pattern | string {
-  try {
-    return policyPattern(source, blanks);
-  } catch (error) {
-    if (error instanceof PatternError) return error.message;
-    throw error;
-  }
 }
 
 export function isScalar(value: unknown): value is Scalar {

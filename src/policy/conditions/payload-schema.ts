@@ -9,10 +9,11 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../../schemas/common.ts';
 import { mayHoldLongNumber } from '../../common/exact-json.ts';
 import { isNumber, LongNumber } from '../../common/exact-number.ts';
+import { lazily } from '../../common/lazily.ts';
 import { Budget, expressionUnits, OverBudget } from '../budget.ts';
-import { below, type Mistakes } from '../policy-error.ts';
+import { below, type Mistakes, type PolicyReading } from '../policy-error.ts';
 import type { Sought } from '../sought.ts';
-import { policyPattern } from '../text-search/pattern-allowance.ts';
+import type { PatternAllowance } from '../text-search/pattern-allowance.ts';
 import { PatternError } from '../text-search/program.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
 import type { Demand } from '../text-view.ts';
@@ -72,9 +73,9 @@ export class PayloadSchema {
   readonly #schema: unknown;
 
   /** The schema must have passed `checkSchema`. */
-  constructor(schema: unknown) {
+  constructor(schema: unknown, patterns: PatternAllowance) {
     this.#schema = schema;
-    this.#patterns = new BudgetedPatterns();
+    this.#patterns = new BudgetedPatterns(patterns);
     const ajv = new Ajv2020({
       strict: false,
       validateFormats: false,
@@ -137,14 +138,16 @@ export class PayloadSchema {
 /** What ajv takes for RegExp. It makes one object per pattern, each bound to the schema's current budget. */
 class BudgetedPatterns {
   budget = new Budget(0);
-  readonly regExp: ((source: string) => { test(text: string): boolean }) & { code: string } = Object.assign(
-    (source: string) => {
-      const pattern = textPatternOf(policyPattern(source, 'exact'));
+  readonly regExp: ((source: string) => { test(text: string): boolean }) & { code: string };
+
+  constructor(patterns: PatternAllowance) {
+    const make = (source: string) => {
+      const pattern = textPatternOf(patterns.pattern(source, 'exact'));
       // ajv takes patterns of the same text for one.
       return { test: (text: string) => pattern.test(text, this.budget), toString: () => source };
-    },
-    { code: 'new RegExp' },
-  );
+    };
+    this.regExp = Object.assign(make, { code: 'new RegExp' });
+  }
 }
 
 function countValues(value: unknown, budget: Budget): number {
@@ -158,23 +161,27 @@ function countValues(value: unknown, budget: Budget): number {
 }
 
 /** Knows what a schema is. Made once: it compiles the schema of schemas, which takes 40 ms. */
-let meta: Ajv2020 | undefined;
+const schemaOfSchemas = lazily(() => new Ajv2020({ strict: false, validateFormats: false, logger: false }));
 
 /** Names every keyword that is not of the safe subset; compiles the schema if all are. */
-export function checkSchema(schema: unknown, at: string, mistakes: Mistakes): PayloadSchema | undefined {
+export function checkSchema(
+  schema: unknown,
+  at: string,
+  { mistakes, patterns }: PolicyReading,
+): PayloadSchema | undefined {
   const before = mistakes.details.length;
-  const walk = new Walk(mistakes);
+  const walk = new Walk(mistakes, patterns);
   const nodes = walk.count(schema, at);
   if (nodes > SCHEMA_NODES_MAX) mistakes.add(at, `must have at most ${SCHEMA_NODES_MAX} nodes, has ${nodes}`);
   if (mistakes.details.length > before) return undefined;
   try {
-    meta ??= new Ajv2020({ strict: false, validateFormats: false, logger: false });
+    const meta = schemaOfSchemas();
     if (meta.validateSchema(rounded(schema) as object) !== true) {
       for (const error of (meta.errors ?? []).slice(0, 4))
         mistakes.add(at + error.instancePath, error.message ?? 'is not valid');
       return undefined;
     }
-    return new PayloadSchema(schema);
+    return new PayloadSchema(schema, patterns);
   } catch (error) {
     if (error instanceof OverBudget) throw error;
     mistakes.add(at, `is not a JSON Schema: ${(error as Error).message}`);
@@ -185,9 +192,11 @@ export function checkSchema(schema: unknown, at: string, mistakes: Mistakes): Pa
 /** Counts the nodes of a schema: subschemas, and members of `enum`, `required` and the like. */
 class Walk {
   readonly #mistakes: Mistakes;
+  readonly #patterns: PatternAllowance;
 
-  constructor(mistakes: Mistakes) {
+  constructor(mistakes: Mistakes, patterns: PatternAllowance) {
     this.#mistakes = mistakes;
+    this.#patterns = patterns;
   }
 
   count(schema: unknown, at = '', depth = 1): number {
@@ -228,7 +237,7 @@ class Walk {
 
   #pattern(source: unknown, at: string): void {
     try {
-      policyPattern(source, 'exact');
+      this.#patterns.pattern(source, 'exact');
     } catch (error) {
       if (!(error instanceof PatternError)) throw error;
       this.#mistake(at, error.message);

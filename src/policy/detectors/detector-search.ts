@@ -57,18 +57,20 @@ const DECIMAL_DIGIT = /\p{Nd}/u;
 const digitValues = new Map<string, string>();
 /** What a digit costs that is read as one of ours, about 40 ns. */
 const READING_UNITS = 12;
-let [lastForeign, lastOurs] = ['', ''];
+/** Several detectors ask for the same text, one after the other. */
+const last = { foreign: '', ours: '' };
 
 /** The same search where digits may be those of any script of the basic plane, such as `٤١١١`. */
 export function inAnyScript(find: Find): Find {
   return (text, from, budget) => {
-    if (text !== lastForeign) {
+    if (text !== last.foreign) {
       const ours = text.replace(FOREIGN_DIGITS, ourDigit);
       if (ours === text) return find(text, from, budget);
       budget.spend(READING_UNITS * text.length);
-      [lastForeign, lastOurs] = [text, ours];
+      last.foreign = text;
+      last.ours = ours;
     }
-    return find(lastOurs, from, budget);
+    return find(last.ours, from, budget);
   };
 }
 

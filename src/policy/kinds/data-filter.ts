@@ -6,11 +6,10 @@
 
 import { DETECTOR_NAMES, type DetectorName } from '../../../schemas/closed-sets.ts';
 import { PATTERNS_MAX } from '../../common/limits.ts';
-import { readPattern } from '../conditions/operands.ts';
 import { type Path, parsePath } from '../conditions/path.ts';
 import { DETECTORS, phoneIn } from '../detectors/detectors.ts';
 import { REGIONS } from '../detectors/numbering-plans.ts';
-import { below, type Mistakes } from '../policy-error.ts';
+import { below, type Mistakes, type PolicyReading } from '../policy-error.ts';
 import type { Pattern } from '../text-search/program.ts';
 import { detectorNeedle, type Needle, patternNeedle } from '../text-search/scanner.ts';
 import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
@@ -34,9 +33,10 @@ const REGIONS_MAX = 20;
 
 export const dataFilter: PolicyKind<DataFilterTerms> = {
   reserved: ['patterns', 'detectors', 'regions', 'fields', 'redact'],
-  compile(conditions, at, mistakes) {
+  compile(conditions, at, reading) {
+    const { mistakes } = reading;
     const known = mistakes.details.length;
-    const patterns = readPatterns(conditions['patterns'], below(at, 'patterns'), mistakes);
+    const patterns = readPatterns(conditions['patterns'], below(at, 'patterns'), reading);
     const regions = readRegions(conditions, at, mistakes);
     const detectors = readDetectors(conditions['detectors'], { at: below(at, 'detectors'), regions }, mistakes);
     const paths = readFields(conditions['fields'], below(at, 'fields'), mistakes);
@@ -60,11 +60,11 @@ export function needleDetail(terms: DataFilterTerms, index: number): { detector:
   return index < terms.patterns ? { pattern: index } : { detector: terms.needles[index]!.detector!.name };
 }
 
-function readPatterns(value: unknown, at: string, mistakes: Mistakes): Needle[] {
+function readPatterns(value: unknown, at: string, { mistakes, patterns: allowance }: PolicyReading): Needle[] {
   const list = readList(value, at, PATTERNS_MAX, mistakes);
   const patterns: Pattern[] = [];
   list.forEach((source, i) => {
-    const pattern = readPattern(source);
+    const pattern = allowance.read(source);
     if (typeof pattern === 'string') mistakes.add(below(at, i), pattern);
     else patterns.push(pattern);
   });

@@ -2,7 +2,7 @@
 // match does. One file per type fills this in; compile.ts reads conditions with it, engine.ts judges with it.
 
 import type { PolicyAction } from '../../../schemas/closed-sets.ts';
-import type { Mistakes } from '../policy-error.ts';
+import type { PolicyReading } from '../policy-error.ts';
 
 export type PolicyConditions = Readonly<Record<string, unknown>>;
 
@@ -13,7 +13,7 @@ export type PolicyKind<Terms> = {
    * Reads the reserved keys; what is wrong goes to `mistakes`, and then nothing is answered. `at` is the pointer of
    * `conditions`.
    */
-  compile(conditions: PolicyConditions, at: string, mistakes: Mistakes): Terms | undefined;
+  compile(conditions: PolicyConditions, at: string, reading: PolicyReading): Terms | undefined;
 };
 
 /** A match whose actions are `log` alone never interrupts, whatever the type: the dry run. */

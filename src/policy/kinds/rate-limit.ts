@@ -25,7 +25,7 @@ const THRESHOLD_MAX = 1_000_000_000;
 
 export const rateLimit: PolicyKind<RateLimitTerms> = {
   reserved: ['threshold', 'window', 'per'],
-  compile(conditions, at, mistakes) {
+  compile(conditions, at, { mistakes }) {
     const { threshold, window, per = 'agent' } = conditions;
     const windowSeconds = parseDuration(window);
     const known = mistakes.details.length;

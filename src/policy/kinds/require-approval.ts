@@ -13,7 +13,7 @@ const TIMEOUT_SECONDS_MAX = 30 * DAY_SECONDS;
 
 export const requireApproval: PolicyKind<RequireApprovalTerms> = {
   reserved: ['timeout', 'on_timeout'],
-  compile(conditions, at, mistakes) {
+  compile(conditions, at, { mistakes }) {
     const { timeout = TIMEOUT_SECONDS_DEFAULT, on_timeout: onTimeout = 'deny' } = conditions;
     const timeoutSeconds = parseDuration(timeout);
     if (timeoutSeconds === null || timeoutSeconds > TIMEOUT_SECONDS_MAX) {

@@ -1,8 +1,7 @@
 // What all patterns of one policy may cost together: compiling them, and laying them out when an event has to be looked
 // at. Without it a policy of 450 fields with `\p{L}{300}` each, 16 KB of text, took 9 s to compile, and 190 data
-// filters within every other bound 18 s to be laid out. It is between those who read conditions and program.ts; a
-// policy is compiled in one go, so there is one allowance at a time. Invariant: a source is compiled once for a policy,
-// however many of its parts ask for it.
+// filters within every other bound 18 s to be laid out. It is between those who read conditions and program.ts, and is
+// handed to each of them. Invariant: a source is compiled once for a policy, however many of its parts ask for it.
 // Failure: PatternError for the pattern with which the policy goes over.
 import { patternOfBlanks } from '../texts/blanks.ts';
 import { compilePattern, type Pattern, PatternError } from './program.ts';
@@ -14,49 +13,58 @@ import { compilePattern, type Pattern, PatternError } from './program.ts';
 const POLICY_INSTRUCTIONS_MAX = 6_000;
 const CLASS_BORDERS = 32;
 
-class Allowance {
-  left = POLICY_INSTRUCTIONS_MAX;
-  readonly patterns = new Map<string, Pattern>();
-  readonly compiled: ReadonlyMap<string, Pattern>;
+/** `exact`: of an expression or a schema, to which a space is a space. */
+type Blanks = 'any' | 'exact';
 
-  constructor(compiled: ReadonlyMap<string, Pattern>) {
-    this.compiled = compiled;
+/** One policy's. */
+export class PatternAllowance {
+  #left = POLICY_INSTRUCTIONS_MAX;
+  readonly #patterns = new Map<string, Pattern>();
+  readonly #compiled: ReadonlyMap<string, Pattern>;
+
+  /** `compiled`: patterns that have been compiled for the policy already, by the keys of `patternSources`. */
+  constructor(compiled: ReadonlyMap<string, Pattern> = new Map()) {
+    this.#compiled = compiled;
+  }
+
+  /** Throws PatternError. */
+  pattern(source: unknown, blanks: Blanks = 'any'): Pattern {
+    if (typeof source !== 'string') return compiledAlone(source, blanks);
+    const key = keyOf(source, blanks);
+    const known = this.#patterns.get(key);
+    if (known !== undefined) return known;
+    // The rest of a policy that has gone over is not inspected: each pattern of it could cost as much as all that are
+    // allowed.
+    if (this.#left < 0) throw tooLarge();
+    const pattern = this.#compiled.get(key) ?? compiledAlone(source, blanks);
+    this.#left -= costOf(pattern);
+    if (this.#left < 0) throw tooLarge();
+    this.#patterns.set(key, pattern);
+    return pattern;
+  }
+
+  /** The pattern, or what is wrong with it. */
+  read(source: unknown): Pattern | string {
+    return orMistake(() => this.pattern(source));
   }
 }
 
-const NONE: ReadonlyMap<string, Pattern> = new Map();
+/** The pattern outside of any allowance, or what is wrong with it. */
+export function readAlone({ source, blanks }: Source): Pattern | string {
+  return orMistake(() => compiledAlone(source, blanks));
+}
 
-let current: Allowance | undefined;
+function compiledAlone(source: unknown, blanks: Blanks): Pattern {
+  return compilePattern(source, blanks === 'any' ? patternOfBlanks : undefined);
+}
 
-/** Runs `compile`, which compiles one policy. `compiled`: patterns that have been compiled for it already. */
-export function forOnePolicy<T>(compile: () => T, compiled = NONE): T {
-  const before = current;
-  current = new Allowance(compiled);
+function orMistake(compile: () => Pattern): Pattern | string {
   try {
     return compile();
-  } finally {
-    current = before;
+  } catch (error) {
+    if (error instanceof PatternError) return error.message;
+    throw error;
   }
-}
-
-/** `exact`: of an expression or a schema, to which a space is a space. */
-export type Blanks = 'any' | 'exact';
-
-/** Throws PatternError. */
-export function policyPattern(source: unknown, blanks: Blanks = 'any'): Pattern {
-  const prepare = blanks === 'any' ? patternOfBlanks : undefined;
-  if (current === undefined || typeof source !== 'string') return compilePattern(source, prepare);
-  const key = keyOf(source, blanks);
-  const known = current.patterns.get(key);
-  if (known !== undefined) return known;
-  // The rest of a policy that has gone over is not inspected: each pattern of it could cost as much as all that are
-  // allowed.
-  if (current.left < 0) throw tooLarge();
-  const pattern = current.compiled.get(key) ?? compilePattern(source, prepare);
-  current.left -= costOf(pattern);
-  if (current.left < 0) throw tooLarge();
-  current.patterns.set(key, pattern);
-  return pattern;
 }
 
 function keyOf(source: string, blanks: Blanks): string {
@@ -69,7 +77,7 @@ const PATTERN_KEYS: ReadonlyMap<string, Blanks> = new Map([
   ['pattern', 'exact'],
 ]);
 
-/** `key`: under which `forOnePolicy` takes the pattern. */
+/** `key`: under which an allowance takes the pattern. */
 type Source = { key: string; source: string; blanks: Blanks };
 
 /**

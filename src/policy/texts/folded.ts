@@ -39,12 +39,12 @@ const ITSELF = 1;
 const ANOTHER = 2;
 const SPELLING = 3;
 const BELONGING = 4;
-let kinds: Uint8Array | undefined;
+const kinds = new Uint8Array(0x110000);
 
 /** What a few characters are folded to, as most texts repeat them. */
 const FOLDED_MAX = 4_096;
 const FOLDED_CHARACTERS_MAX = 8;
-let known = new Map<string, string>();
+const known = new Map<string, string>();
 
 /** Has it anything that may be folded? */
 export function isFoldable(text: string): boolean {
@@ -164,7 +164,6 @@ function isPairAt(text: string, i: number): boolean {
 
 function kindAt(text: string, i: number): number {
   if (i >= text.length) return ANOTHER;
-  kinds ??= new Uint8Array(0x110000);
   const codePoint = text.codePointAt(i)!;
   const kind = kinds[codePoint]!;
   if (kind !== UNKNOWN) return kind;
@@ -185,7 +184,7 @@ function foldedCharacter(character: string): string {
   let plain = known.get(character);
   if (plain === undefined) {
     plain = foldedText(character);
-    if (known.size >= FOLDED_MAX) known = new Map();
+    if (known.size >= FOLDED_MAX) known.clear();
     known.set(character, plain);
   }
   return plain;

@@ -18,8 +18,9 @@ export const PLAIN: TextForms = { folded: undefined, inner: undefined };
 /** Bounds of what is remembered: strings, and their characters together. */
 const KNOWN_MAX = 64;
 const KNOWN_CHARACTERS_MAX = 4 * 1024 * 1024;
-let known = new Map<string, TextForms>();
-let knownCharacters = 0;
+const known = new Map<string, TextForms>();
+/** Characters of all known; and the last plain text, mostly the same again, which costs a comparison of pointers. */
+const memory = { characters: 0, lastPlain: '' };
 
 /** Opening a text, about 10 ns a character, and folding one. */
 const OPENING_UNITS = 3;
@@ -40,13 +41,10 @@ export function innerAt({ inner }: TextForms, level: number): InnerText | undefi
   return inner !== undefined && level >= INNER_LEVELS_MAX ? NOT_READABLE : inner;
 }
 
-/** Mostly the same string again, which costs a comparison of pointers. */
-let lastPlain = '';
-
 export function formsOf(text: string): TextForms {
-  if (text === lastPlain) return PLAIN;
+  if (text === memory.lastPlain) return PLAIN;
   if (!mayHoldJson(text) && !isFoldable(text)) {
-    lastPlain = text;
+    memory.lastPlain = text;
     return PLAIN;
   }
   let forms = known.get(text);
@@ -58,10 +56,10 @@ export function formsOf(text: string): TextForms {
 }
 
 function remember(text: string, forms: TextForms): void {
-  knownCharacters += text.length;
-  if (known.size >= KNOWN_MAX || knownCharacters > KNOWN_CHARACTERS_MAX) {
-    known = new Map();
-    knownCharacters = text.length;
+  memory.characters += text.length;
+  if (known.size >= KNOWN_MAX || memory.characters > KNOWN_CHARACTERS_MAX) {
+    known.clear();
+    memory.characters = text.length;
   }
   known.set(text, forms);
 }
