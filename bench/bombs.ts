@@ -11,7 +11,7 @@ import type { PolicyOrder } from './workload.ts';
 const BYTES = 32 * 1024;
 const TIMES = 4;
 const RUNS = 5;
-/** Of the cost a byte, four times as long against once: what is linear has 1, what is quadratic 4. */
+/** Four times as long costs at most so much more a byte, against once: linear work has 1, quadratic work 4. */
 const GROWTH_MAX = 1.8;
 
 /** Repeated until the text is long enough. */

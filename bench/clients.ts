@@ -101,7 +101,7 @@ function rowOf(client: string, state: string, { late, memory, threads, counts }:
   };
 }
 
-/** Of this process, as Linux has it: kB, or a number. */
+/** Reads a line of this process's status, as Linux has it: kB, or a number. */
 function statusOf(name: string): number {
   return Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 }

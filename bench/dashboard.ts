@@ -47,7 +47,7 @@ const FOLLOWERS = 8;
 const FOLLOW_SECONDS = 20;
 const TRICKLE_PER_SECOND = 50;
 const DAY_MS = 86_400_000;
-/** Of a month of 30. */
+/** An export covers so many days of a month of 30. */
 const EXPORT_DAYS = 3;
 const WAIT_MS = 60_000;
 

@@ -7,7 +7,7 @@ import type { BenchService } from './service.ts';
 export type Gauges = { accepted: number; taken: number; backlog: number };
 
 const DRAIN_MS_MAX = 300_000;
-/** Of one core, over REST_LOOK_MS: idle it is 0.04 to 0.06. */
+/** An idle machine uses less of one core over REST_LOOK_MS: it measured 0.04 to 0.06. */
 const REST_SHARE_MAX = 0.15;
 const REST_LOOK_MS = 1_000;
 /** Merging what a flood has stored takes seconds; so long, that another cause does not hold the run up. */

@@ -168,7 +168,7 @@ function vocabulary(next: () => number): string[] {
   return [...words];
 }
 
-/** Of two or three common characters, a third of them in Hiragana. */
+/** Makes words of two or three common characters, a third of them in Hiragana. */
 function chineseVocabulary(next: () => number): string[] {
   const han = () => String.fromCodePoint(0x4e00 + Math.floor(3_000 * next() ** 2));
   const kana = () => String.fromCodePoint(0x3042 + Math.floor(80 * next()));

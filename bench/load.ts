@@ -8,7 +8,7 @@ import autocannon from 'autocannon';
 import { ended, whenEnded } from './ending.ts';
 
 export type Load = {
-  /** Of the server. */
+  /** The server's address. */
   url: string;
   /** Taken in turn. `body` is an index: many requests may share one. */
   requests: { path: string; key: string; body: number }[];

@@ -15,7 +15,7 @@ export type Machine = {
   redis: string;
   chdb: string;
   loadTool: string;
-  /** Of the last minute: what else ran. */
+  /** The load average of the last minute shows what else ran. */
   loadAverage: number;
   /**
    * µs to touch a page of memory for the first time: a quarter where the memory is the machine's own, several where the

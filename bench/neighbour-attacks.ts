@@ -191,7 +191,7 @@ function largeBodies(): Attack[] {
 }
 
 /**
- * Of 1 MiB, under the data filters of the guard set and 50 patterns more: judged whole, which takes 0.1 to 0.5 s each.
+ * Texts of 1 MiB, under the data filters of the guard set and 50 patterns more, are judged whole: 0.1 to 0.5 s each.
  */
 function longTexts(): Attack[] {
   const guard = [

@@ -12,7 +12,7 @@ export type Phase = { requestsPerSecond: number; seconds: number };
 
 /** When each request of a load is due. Times are ms on the caller's clock. */
 export class Schedule {
-  /** Of the whole load. */
+  /** The number of requests of the whole load. */
   readonly count: number;
   readonly endMs: number;
   readonly #steps: { first: number; startMs: number; everyMs: number }[] = [];
@@ -114,7 +114,9 @@ export type Summary = {
   refusedP99Ms: number;
 };
 
-/** Of the requests that were due in [fromMs, toMs). Refused: 429 and 503; latency is of those with a 2xx. */
+/**
+ * Summarizes the requests that were due in [fromMs, toMs). 429 and 503 are refusals; latency is of those with a 2xx.
+ */
 export function summarize(samples: Samples, fromMs = 0, toMs = Number.POSITIVE_INFINITY): Summary {
   const { dueMs, latencyMs, status, unsent } = samples;
   const [good, refused]: [number[], number[]] = [[], []];

@@ -88,7 +88,7 @@ function policyOf(order: PolicyOrder, i: number): Policy {
   return { ...order, id, agent_id: null, severity: null, status: 'active' } as unknown as Policy;
 }
 
-/** Of one run of the work. */
+/** The CPU time that one run of the work takes. */
 function cpuNs(work: () => void): number {
   const before = process.cpuUsage();
   for (let runs = 1; ; runs++) {

@@ -171,7 +171,7 @@ export function groupByAgent(events: RecordedEvent[]): Map<string, RecordedEvent
   return groups;
 }
 
-/** Of one agent's events, as large as a request may be. */
+/** Cuts the events into batches of one agent each, as large as a request may be. */
 export function* batches(events: RecordedEvent[]): Generator<RecordedEvent[]> {
   let [batch, bytes]: [RecordedEvent[], number] = [[], 0];
   for (const event of events) {

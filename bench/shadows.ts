@@ -52,7 +52,7 @@ export async function shadows(options: { turns: number; seconds: number }): Prom
   }
 }
 
-/** Of all fronts, since they started. */
+/** The counts of all fronts, since they started. */
 async function countsOf({ url, key }: { url: string; key: string }): Promise<{ said: number; skipped: number }> {
   const response = await fetch(`${url}/metrics`, { headers: { Authorization: `Bearer ${key}` } });
   const text = await response.text();

@@ -35,7 +35,7 @@ export async function readInstallation(clickhouse: ClickHouse, signal: AbortSign
   }
 }
 
-/** Of a database that is younger than its Redis. */
+/** Makes a database that is younger than its Redis part of the Redis's installation. */
 export async function replaceInstallation(clickhouse: ClickHouse, installation: Installation): Promise<void> {
   await clickhouse.insertRows('migrations', [installationRow(installation)]);
 }

@@ -114,7 +114,7 @@ export class Pipelines {
   readonly #held = new Map<Unit, Held>();
   readonly #tried = new Set<Unit>();
   readonly #trimmedAt = new Map<string, number>();
-  /** Of streams that several groups of this process read. */
+  /** The windows of streams that several groups of this process read. */
   readonly #windows = new Map<string, StreamWindow>();
   readonly #ticks = new Periodic(MEMBER_SIGN_IN_MS, () => this.#look());
   #stopping = false;

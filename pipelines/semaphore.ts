@@ -53,7 +53,7 @@ export class Semaphore implements Permits {
 export class Permit {
   readonly acquired: Promise<void>;
   isAcquired = false;
-  /** Of a group: the members commit together. */
+  /** The barrier of a group whose members commit together. */
   barrier?: CommitBarrier;
   #resolve!: () => void;
   #isReleased = false;

@@ -38,7 +38,7 @@ export const Account = Type.Object({
     'Seconds for which an agent may be silent before the signal `agent_down`, from 5 to 604,800 (7 days). An agent with `metadata.heartbeat_seconds` goes by that. null: 300.',
     600,
   ),
-  /** Of each of its keys; null: as the service's settings say. */
+  /** The limit of each of its keys; null: as the service's settings say. */
   requests_per_second: about(
     OrDefault,
     'Requests that each key may make in a second. null: as the setting GATEHOUSE_REQUESTS_PER_SECOND says.',

@@ -9,7 +9,7 @@ import { CONDITIONS_TOLD_MAX, ConditionUnmet, MatchDetail } from './match-detail
 import { Policy, PolicyCreate } from './policy.ts';
 import { PolicyDraft } from './policy-evaluation.ts';
 
-/** Of each change of outcome. */
+/** So many samples are kept of each change of outcome. */
 export const BACKTEST_SAMPLES_MAX = 10;
 /** Lines by agent, and by tool: what changed most comes first. */
 export const BACKTEST_LINES_MAX = 100;

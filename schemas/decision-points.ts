@@ -102,7 +102,7 @@ export const HookAnswer = Type.Object({
   ),
 });
 
-/** Of clients of the Open Policy Agent. */
+/** What clients of the Open Policy Agent send. */
 export const OpaQuery = Type.Object({
   input: about(
     FreeObject,

@@ -26,8 +26,8 @@ export type MatchSummary = {
   actions: PolicyAction[];
   severity: Severity | null;
   /**
-   * Of a rate limit that is over: which counter (hash of policy and value) and its window, so that it is notified once
-   * a window.
+   * The limit that is over: its counter (hash of policy and value) and its window, so that it is notified once a
+   * window.
    */
   limit?: { counter: string; windowMs: number };
 };
@@ -47,7 +47,7 @@ export type EventSummary = {
   outcome: Outcome;
   reason?: Reason;
   policyId?: string;
-  /** Of a pending event: what its approval is opened with. */
+  /** What the approval of a pending event is opened with. */
   approvalId?: string;
   approval?: { timeoutSeconds: number; onTimeout: 'deny' | 'approve' };
   traceId?: string;

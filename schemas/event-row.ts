@@ -37,7 +37,7 @@ export const EVENT_COLUMNS = [
   /** '' for none. */
   { name: 'model', kind: 'text' },
   { name: 'token_count', kind: 'nullableInt64' },
-  /** Of the payload's own key, else of a provider's answer in it (src/ingest/token-usage.ts). */
+  /** The payload's own key, else a provider's answer in it, gives the number (src/ingest/token-usage.ts). */
   { name: 'tokens_used', kind: 'nullableInt64' },
   { name: 'request_id', kind: 'ascii' },
   /** Behind the millisecond of `timestamp`. */

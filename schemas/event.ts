@@ -187,7 +187,7 @@ export const ListedEvent = Type.Object({
   ),
 });
 
-/** Of a row of another list that is about an event. */
+/** The summary of the event that a row of another list is about. */
 export const SummaryOfEvent = Type.Optional(
   about(
     Type.Union([Type.String(), Type.Null()]),

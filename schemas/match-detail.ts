@@ -91,7 +91,7 @@ const reason = Type.Optional(
   ),
 );
 
-/** Of `block_action` and `require_approval`. */
+/** The detail of `block_action` and `require_approval`. */
 export const ConditionsDetail = Type.Object(
   {
     ...held,
@@ -113,7 +113,7 @@ export const ConditionsDetail = Type.Object(
 );
 export type ConditionsDetail = Type.Static<typeof ConditionsDetail>;
 
-/** Of `data_filter`. */
+/** The detail of `data_filter`. */
 export const DataFilterDetail = Type.Object(
   {
     detector: Type.Optional(
@@ -149,7 +149,7 @@ export const DataFilterDetail = Type.Object(
 );
 export type DataFilterDetail = Type.Static<typeof DataFilterDetail>;
 
-/** Of `rate_limit`. */
+/** The detail of `rate_limit`. */
 export const RateLimitDetail = Type.Object(
   {
     threshold: about(Type.Integer(), 'Events that may come in one window.', 100),

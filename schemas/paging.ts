@@ -24,11 +24,11 @@ export type PageStart = {
 
 export type Listed<T> = {
   items: T[];
-  /** Of each item. */
+  /** The position of each item. */
   positions: readonly Position[];
   /** All that match. null behind a position: they were counted when the list began. */
   total: number | null;
-  /** Of the last item, where more follow. */
+  /** The position of the last item, where more follow. */
   next: Position | null;
   /** There are fewer than asked for: more bytes than one answer may have follow. */
   isShort?: true;

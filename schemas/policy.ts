@@ -7,7 +7,7 @@ import { Description, FreeObject, Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 const Actions = Type.Array(Type.Enum([...POLICY_ACTIONS]), { minItems: 1, maxItems: 3, uniqueItems: true });
-/** Of declared policies. */
+/** The owner of declared policies. */
 export const Owner = Type.String({ minLength: 1, maxLength: 100 });
 /** An array of 1-3 different actions; a single string is taken as an array of one. */
 const ActionsIn = Type.Union([Actions, Type.Enum([...POLICY_ACTIONS])]);

@@ -36,7 +36,7 @@ export type Signal = {
     /** Left out where an anomaly was found. */
     outcome?: Outcome;
   };
-  /** Of an event that waits, or waited: times are epoch ms. */
+  /** The approval of an event that waits, or waited: times are epoch ms. */
   approval?: { id: string; expiresAt: number };
   /** Why it was raised, where it was not for the event itself. */
   reason?: 'approval_expired';

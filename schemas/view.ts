@@ -6,7 +6,7 @@ import { VIEW_SCREENS } from './closed-sets.ts';
 import { Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
-/** Of an address, behind its `?`: printable, without blanks and `#`. */
+/** The query of an address, behind its `?`: printable, without blanks and `#`. */
 const Query = Type.String({ maxLength: 2000, pattern: '^[!"$-~]*$' });
 const query = about(
   Query,

@@ -25,7 +25,8 @@ const PAGES = path.join(BUILD, 'dashboard');
 
 /** Is `build` there, and made of the sources as they are? */
 export function isBuilt() {
-  if (!existsSync(path.join(ROOT, 'src', 'processes', 'cli.ts'))) return existsSync(path.join(BUILD, 'service', 'cli.js'));
+  if (!existsSync(path.join(ROOT, 'src', 'processes', 'cli.ts')))
+    return existsSync(path.join(BUILD, 'service', 'cli.js'));
   return existsSync(STAMP) && readFileSync(STAMP, 'utf8') === sourceStamp();
 }
 

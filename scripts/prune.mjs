@@ -37,7 +37,7 @@ export function prune() {
   for (const name of readdirSync(MODULES, { recursive: true })) if (isSourceMap(name)) remove(name);
 }
 
-/** Of this system and processor, and of a Node.js that is supported or running. */
+/** Says whether an add-on is for this system and processor, and for a Node.js that is supported or running. */
 function isForUs(name) {
   const abis = new Set([...SUPPORTED_ABIS, process.versions.modules]);
   return [...abis].some((abi) => name === `uws_${process.platform}_${process.arch}_${abi}.node`);

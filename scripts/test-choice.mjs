@@ -68,9 +68,9 @@ const AT_NIGHT = [
   'redis/sentinel.redis',
 ];
 
-/** Of a test that starts a service of its own. */
+/** A test that starts a service of its own has one of these calls. */
 const OWN_SERVICE = /\b(startService|launchService|spawnCli)\(/;
-/** Of one whose random cases can be fewer. Every change runs a tenth of them, a merge all. */
+/** A test whose random cases can be fewer has this call. Every change runs a tenth of them, a merge all. */
 const RANDOM_CASES = /\bruns\(/;
 const FEW_CASES = { GATEHOUSE_TEST_SHARE: '0.1' };
 

@@ -8,7 +8,7 @@ import path from 'node:path';
 import { runFiles, startEngine, testNames } from './test-runs.mjs';
 
 const tests = testNames().filter((name) => name.endsWith('.path'));
-/** Of a Cluster alone: failovers, each minutes long. */
+/** Failovers are tests of a Cluster alone, each minutes long. */
 const FAILOVERS = ['cluster/failover.cluster', 'cluster/several-machines.cluster'];
 /** What these are about is the Redis that a service starts itself: its folder, its memory, its end. */
 const OWN_REDIS = ['outages', 'settings', 'put-back', 'cli', 'shared-folder', 'outbox', 'idempotency'];

@@ -18,7 +18,7 @@ import { processorSeconds, recordTimes, runFiles, Speed, startShared } from './t
  * measured on 2026-11-28 with five files that took 100 more; five minutes are the goal.
  */
 const BUSY_SECONDS_MAX = 740;
-/** Of `Speed`. */
+/** A machine whose `Speed` is below this is quiet. */
 const QUIET_MAX = 1.15;
 
 const args = process.argv.slice(2);

@@ -10,7 +10,7 @@ import { decidedAs, type Settling, waysDecided } from './final-outcome.ts';
 const HOURS = 24;
 const HOUR_MS = 3_600_000;
 
-/** Of each of these agents, also of one that did nothing. `nowMs`: epoch ms. */
+/** Counts for each of these agents, also for one that did nothing. `nowMs`: epoch ms. */
 export async function agentActivity(
   clickhouse: ClickHouse,
   account: string,

@@ -18,7 +18,7 @@ const RATES = {
 
 export type Series = { bucketMs: number | null; points: SeriesPoint[] };
 
-/** Of a `blocked_event` there is nothing to draw: no points. */
+/** The series behind an anomaly. A `blocked_event` has nothing to draw: no points. */
 export async function anomalySeries(clickhouse: ClickHouse, account: string, anomaly: Anomaly): Promise<Series> {
   const { kind } = anomaly;
   if (kind === 'blocked_event') return { bucketMs: null, points: [] };

@@ -11,7 +11,7 @@ export type ChainEnd = { account: string; n: number; hash: Buffer; fromMs: numbe
 
 const COLUMNS = 'account_id, chain, first_n, count, previous, hash, from_at, last_at, leaves, agents, ids, version';
 
-/** Of a block, without its arrays: an id, the chain's name, two hashes, numbers. */
+/** A block takes so many bytes without its arrays: an id, the chain's name, two hashes, numbers. */
 const AROUND_BYTES_MAX = 512;
 
 /** Entries and blocks of one page: 2 MiB of contents. */

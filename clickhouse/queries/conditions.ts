@@ -20,7 +20,7 @@ export type Order = 'asc' | 'desc';
 
 type OrderedBy = { time: string; micros?: string; id: string; order?: Order | undefined };
 
-/** Of events: by when they happened, equal times by their arrival. */
+/** Events are ordered by when they happened, equal times by their arrival. */
 export const EVENT_ORDER = { time: 'timestamp', micros: 'timestamp_micros', id: 'id' } as const;
 
 export function orderByEvents(order: Order): string {
@@ -56,7 +56,9 @@ export class QueryConditions {
     return this;
   }
 
-  /** Of events: by `timestamp` and its microseconds. As in `after`, the first comparisons are there for the indexes. */
+  /**
+   * Filters events by `timestamp` and its microseconds. As in `after`, the first comparisons are there for the indexes.
+   */
   happenedBetween(from: number | undefined, to: number | undefined): this {
     if (from !== undefined) this.#happened('>', 'from', from);
     if (to !== undefined) this.#happened('<', 'to', to);

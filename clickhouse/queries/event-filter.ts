@@ -8,7 +8,7 @@ import type { EventType, Outcome, Reason, Severity } from '../../schemas/closed-
 import { type AnyOf, type Excluded, QueryConditions, valuesOf } from './conditions.ts';
 import { type PayloadCondition, parseSearch, payloadCondition } from './search.ts';
 
-/** Of what may be several, any will do. */
+/** A filter with several values takes any of them. */
 export type EventFilter = Excluded & {
   agentId?: AnyOf<string> | undefined;
   type?: AnyOf<EventType> | undefined;
@@ -19,7 +19,7 @@ export type EventFilter = Excluded & {
   outcome?: AnyOf<Outcome> | undefined;
   reason?: AnyOf<Reason> | undefined;
   model?: AnyOf<string> | undefined;
-  /** Of any of the event's matches; so are the two below. */
+  /** A policy of any of the event's matches; so are the two below. */
   policyId?: AnyOf<string> | undefined;
   severity?: AnyOf<Severity> | undefined;
   detector?: AnyOf<string> | undefined;

@@ -10,7 +10,7 @@ import type { ClickHouse } from '../client.ts';
 
 /** Between two looks at which parts there are. */
 const LOOK_MS = 2_000;
-/** Of one part: looking takes 20 to 30 ms of CPU a million rows. */
+/** A part with more rows is not looked at: looking takes 20 to 30 ms of CPU a million rows. */
 const LOOK_ROWS_MAX = 50_000_000;
 /** More are not known of. */
 const PARTS_MAX = 2_000;
@@ -46,7 +46,7 @@ export function isUnindexed({ level, rows }: EventsPart): boolean {
 /** A table that was restored may have parts of the same names that hold something else. */
 const keyOf = ({ name, content }: Pick<EventsPart, 'name' | 'content'>) => `${name} ${content}`;
 
-/** Of one part after the other. The few rows of one without an index are not worth it. */
+/** Looks one part up after the other. The few rows of a part without an index are not worth it. */
 async function lookUp(clickhouse: ClickHouse, state: State): Promise<void> {
   const { parts, holds } = state;
   const keys = new Set(parts.map(keyOf));

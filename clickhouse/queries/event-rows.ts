@@ -71,7 +71,10 @@ export type EventHead = EventKey &
 type EventRest = Pick<EventRow, 'id' | 'model' | 'tokens_used' | 'policy_result' | 'shadow'> &
   Partial<Pick<EventRow, PayloadField>>;
 
-/** Of a timeline these lie side by side. The rest lies in as many granules as agents, and there each column costs. */
+/**
+ * A timeline's rows of this column lie side by side. The rest lies in as many granules as agents, and there each column
+ * costs.
+ */
 const EXACT_TIME = 'toUnixTimestamp64Milli(timestamp) + timestamp_micros / 1000 AS timestamp_ms';
 const OWN_COLUMNS = `agent_id, ${EXACT_TIME}, id, type, trace_id, outcome`;
 export const HEAD_COLUMNS = `${OWN_COLUMNS}, _part AS part, _part_offset AS part_offset`;
@@ -92,7 +95,7 @@ export const rowColumns = (mode: PayloadMode = 'full') =>
   `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, model, tokens_used, policy_result, shadow`;
 const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, policy_id, approval_id, request_id`;
 
-/** Of one question, unescaped: twice a page, so that what fits a page is mostly read at once. */
+/** One question reads so many bytes, unescaped: twice a page, so that what fits a page is mostly read at once. */
 export const READ_BYTES_MAX = 2 * PAGE_BYTES_MAX;
 /** What a row has beside its payload and what policies matched: ids, times, a trace id. */
 const ROW_BYTES = 500;
@@ -176,7 +179,7 @@ export function isTooMuch(error: unknown): boolean {
 
 type Weighed = Pick<EventRow, 'payload' | 'payload_preview' | 'payload_head' | 'policy_result' | 'shadow'>;
 
-/** Of a row in an answer, about. What its summary is made of is not in the answer, but is read for it. */
+/** The size of a row in an answer, about. What its summary is made of is not in the answer, but is read for it. */
 export function bytesOf({
   payload = '',
   payload_preview = '',
@@ -239,7 +242,7 @@ export async function auditedByKey(
   return fetchRows<AuditedRow>(clickhouse, account, { keys, columns: AUDITED_COLUMNS });
 }
 
-/** Of the events of these keys, by id: what their summaries are made of. */
+/** Reads what the summaries of events are made of, by their keys. The answer is by id. */
 export async function payloadEndsOf(
   clickhouse: ClickHouse,
   account: string,
@@ -289,7 +292,7 @@ export function boundedTo(bytesMax: number | undefined): ClickHouseSettings {
   return bytesMax === undefined ? {} : { max_result_bytes: String(bytesMax), result_overflow_mode: 'throw' };
 }
 
-/** Of texts of one length. */
+/** Compares texts of one length. */
 const earlier = (a: string, b: string) => (a < b ? a : b);
 const later = (a: string, b: string) => (a < b ? b : a);
 

@@ -14,7 +14,7 @@ export type AnomalyPage = PageStart &
     agentId?: AnyOf<string> | undefined;
     kind?: AnyOf<AnomalyKind> | undefined;
     severity?: AnyOf<Severity> | undefined;
-    /** Of the policy that blocked the event. */
+    /** The policy that blocked the event. */
     policyId?: AnyOf<string> | undefined;
     /** Epoch ms, inclusive. */
     from?: number | undefined;

@@ -48,7 +48,7 @@ export async function listApprovals(
   return { ...listed, items: listed.items.map(approvalOf) };
 }
 
-/** Of these, the ones that were decided. What is pending, Redis knows better. */
+/** Finds those of the given approvals that were decided. What is pending, Redis knows better. */
 export async function decidedApprovals(
   clickhouse: ClickHouse,
   account: string,

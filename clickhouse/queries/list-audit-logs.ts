@@ -16,7 +16,7 @@ import { type AnyOf, type Excluded, isoTime, type Order, QueryConditions, values
 import { type AuditedRow, auditedByKey } from './event-rows.ts';
 import { parseSearch, textCondition } from './search.ts';
 
-/** Of what may be several, any will do. */
+/** A filter with several values takes any of them. */
 export type AuditFilter = Excluded & {
   action?: AnyOf<string> | undefined;
   actor?: AnyOf<string> | undefined;
@@ -135,7 +135,7 @@ export async function getAuditLog(
   return (await fillIn(clickhouse, account, keys))[0] ?? null;
 }
 
-/** Of which row an entry is, were it of this source. */
+/** Names the row that an entry is about, were it of this source. */
 const ROW_OF_ENTRY: Record<EntrySource, (id: string) => string> = {
   recorded: (id) => id,
   submitted: (id) => derivedId('event', id),

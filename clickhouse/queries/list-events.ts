@@ -77,8 +77,8 @@ export async function listEvents(clickhouse: ClickHouse, account: string, page: 
 }
 
 /**
- * Of an agent's list: the microseconds are not in the key, so what is read in its order is sorted within a millisecond.
- * By buffers the engine would read all rows of the agent for that: 105,000 for a page of 50, and without them 7,100.
+ * An agent's list is read in the order of its key, which has no microseconds, and sorted within a millisecond. By
+ * buffers the engine would read all rows of the agent for that: 105,000 for a page of 50, and without them 7,100.
  */
 const IN_ORDER = { read_in_order_use_buffering: 0 } as ClickHouseSettings;
 const positionOf = ({ timestamp_ms, id }: EventKey): Position => ({ at: timestamp_ms, id });
@@ -179,7 +179,7 @@ async function queryPage<Row>(
   return rows;
 }
 
-/** Of each source what the page may need, and the page of these. */
+/** Takes from each source what the page may need, and makes the page of these. */
 function pageStatement(columns: string, sources: readonly string[], order: Order): string {
   const limits = 'LIMIT {limit:UInt64} OFFSET {offset:UInt64}';
   if (sources.length === 1) return `SELECT ${columns} FROM ${sources[0]} ${orderByEvents(order)} ${limits}`;

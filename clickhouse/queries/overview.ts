@@ -56,7 +56,7 @@ export async function overviewFigures(
 
 type TokenSums = { values: [value: string, tokens: number][]; other: number };
 
-/** Of `max` models and agents each, those with the most tokens in the window. */
+/** Lists at most `max` models and agents each, those with the most tokens in the window. */
 export async function overviewTokens(
   clickhouse: ClickHouse,
   account: string,
@@ -103,7 +103,7 @@ export async function lastSenders(
 type AgentCounts = { events: number; blocked: number; errors: number; anomalies: number; parts: number[] };
 type AgentRow = { agent_id: string; part: number; n: number; blocked: number; errors: number; pending: number };
 
-/** Of each of these agents, also of one that did nothing. */
+/** Counts for each of these agents, also for one that did nothing. */
 export async function overviewAgents(
   clickhouse: ClickHouse,
   account: string,

@@ -5,7 +5,7 @@ import { type Excluded, instant, QueryConditions } from './conditions.ts';
 
 const DAY_MS = 86_400_000;
 
-/** Of those that matched any. `nowMs`: epoch ms. */
+/** Counts for each policy that matched any event. `nowMs`: epoch ms. */
 export async function policyActivity(
   clickhouse: ClickHouse,
   account: string,

@@ -14,7 +14,7 @@ import { instant, type QueryConditions } from './conditions.ts';
 import { type EventsPart, isUnindexed, partsOf } from './event-parts.ts';
 import type { PayloadCondition } from './search.ts';
 
-/** Of more the statement would be long; the rest is searched as ever. */
+/** With more parts the statement would be long; the rest is searched as ever. */
 const PARTS_MAX = 300;
 
 type Window = { from?: number | undefined; to?: number | undefined };

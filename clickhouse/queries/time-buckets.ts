@@ -68,7 +68,9 @@ function instantOf(shownMs: number, stretches: readonly Stretch[]): number {
   throw new Error('unreachable: the last stretch has no end');
 }
 
-/** Of a range of some years at most. Looks at each day, and then for the millisecond. */
+/**
+ * Cuts a range of some years at most into stretches with one offset. Looks at each day, and then for the millisecond.
+ */
 function stretchesOf(zone: string, { fromMs, toMs }: CountedRange): Stretch[] {
   const offsetAt = offsetsOf(zone);
   const found: Stretch[] = [{ fromMs: Number.NEGATIVE_INFINITY, offsetMs: offsetAt(fromMs) }];

@@ -47,7 +47,7 @@ export function traceOrder({ sort = 'started_at', order = 'desc' }: TraceOrder, 
     /** Selected beside `first`. */
     value: isByTime ? `${BEGAN} / 1000` : valueBy(sort, blocked),
     by: isByTime ? `first ${order}` : `value ${order}, first ${order}`,
-    /** Of groups. */
+    /** Adds the condition to groups. */
     after(having: QueryConditions, { at, id }: Position): void {
       const first = `first ${behind} toUInt256OrZero({after_first:String})`;
       if (isByTime) having.and(first, { after_first: id });
@@ -60,7 +60,7 @@ export function traceOrder({ sort = 'started_at', order = 'desc' }: TraceOrder, 
   };
 }
 
-/** Of events: those that had arrived at `begunAt`, epoch ms. */
+/** Keeps the events that had arrived at `begunAt`, epoch ms. */
 export function arrivedBy(where: QueryConditions, begunAt: number): void {
   where.and('id < {begun_id:String}', { begun_id: ID_PREFIXES.event + idTime(begunAt + 1) });
 }

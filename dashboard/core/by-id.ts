@@ -19,7 +19,7 @@ export type Known<T> = T | ApiError | null | undefined;
 type Ids = readonly (string | null | undefined)[];
 
 type ById<T> = {
-  /** Of these ids, which are read where they are not known. */
+  /** Gives what is known of these ids. An id that is not known is read. */
   use: (ids: Ids) => (id: string) => Known<T>;
   read: (id: string) => Promise<Known<T>>;
 };
@@ -84,7 +84,7 @@ function chunksOf(ids: readonly string[]): string[][] {
 type Named = { id: string; name: string };
 /** What has a list of its own that takes ids and parts of names. */
 export type Kind = 'agents' | 'policies' | 'alerts';
-/** Of fields whose values are ids. */
+/** The fields whose values are ids. */
 export const KINDS: Record<string, Kind> = { agent_id: 'agents', policy_id: 'policies', alert_id: 'alerts' };
 
 async function readList<T extends { id: string }>(kind: Kind, ids: readonly string[], more: object = {}) {

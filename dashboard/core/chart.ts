@@ -3,10 +3,10 @@
 // bars near the ground are taller than their counts; the table beside the chart has these. No two labels side by side
 // are the same.
 
-/** Of the height of the chart: two pixels of the least that charts have. */
+/** The least height of a bar as a share of the chart's height: two pixels in the smallest chart. */
 const LEAST_SHARE = 1 / 50;
 
-/** Of each name, from the ground up: how high its bar ends in each bucket, in counts. */
+/** Says for each name, from the ground up, how high its bar ends in each bucket, in counts. */
 export function stackedHeights(
   { buckets }: { buckets: readonly { counts: Readonly<Record<string, number>>; total: number }[] },
   names: readonly string[],

@@ -22,7 +22,7 @@ export type Conversation = {
 /** As many as a person reads of one event; a history is shown once, where it was new. */
 const MESSAGES_MAX = 200;
 const PARTS_MAX = 50;
-/** Of one part. All of it is in the payload. */
+/** One part shows so many characters. All of it is in the payload. */
 const TEXT_MAX = 100_000;
 /** Over all of an event: what the page has to hold for it. */
 const TEXT_ALL_MAX = 400_000;

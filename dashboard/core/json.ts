@@ -13,10 +13,13 @@ const CLOSE = new Set([93, 125]);
 
 /** Names of keys whose values are kept: of every answer but those below. */
 export const PAYLOADS: readonly string[] = ['payload'];
-/** Of answers about policies: what they ask for, and what was changed in it, number by number as it was written. */
+/**
+ * The texts of answers about policies: what they ask for, and what was changed in it, number by number as it was
+ * written.
+ */
 export const POLICY_TEXTS: readonly string[] = ['conditions', 'before', 'after'];
 
-/** Of the audit log: what an entry says, which may hold any of the above. */
+/** The texts of the audit log: what an entry says, which may hold any of the above. */
 export const AUDIT_TEXTS: readonly string[] = ['details'];
 
 /** Values of keys of these names, at any depth, come as RawJson; what is inside of one stays in its text. */

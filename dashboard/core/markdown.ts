@@ -14,7 +14,7 @@ const CHARACTERS_MAX = 20_000;
 const NODES_MAX = 2_000;
 const LEVELS_MAX = 12;
 
-/** Of tokens that are elements with others inside. */
+/** The elements of tokens that hold other tokens. */
 const TAGS = {
   ...{ paragraph: 1, heading: 1, strong: 1, em: 1, del: 1, blockquote: 1, list: 1, ordered: 1, item: 1, table: 1 },
 } as const;

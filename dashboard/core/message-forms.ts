@@ -5,7 +5,7 @@
 import { callsOf, type Message, messageOf, type Part, partsOf, textIn, textOfResult } from './message-parts.ts';
 import type { Value } from './payload-values.ts';
 
-/** Of an event: whose words they are where no message says so. */
+/** Says whose words an event's are where no message says so. */
 const ROLE_OF_EVENT: Record<string, string> = { prompt: 'user', completion: 'assistant', tool_call: 'tool' };
 
 type Members = Map<string, Value>;

@@ -86,7 +86,7 @@ function resultParts(said: Value | undefined, id: string, tool: string): Part[] 
   return [{ kind: 'result', tool, id, text: said === undefined ? '' : textOfResult(said), failed: false }];
 }
 
-/** Of a content: a text, a list of parts, one part. */
+/** Reads the parts of a content: a text, a list of parts, one part. */
 export function partsOf(content: Value, level = 0): Part[] {
   const text = content.text;
   if (text !== undefined) return text === '' ? [] : [{ kind: 'text', text }];

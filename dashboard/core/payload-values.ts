@@ -4,7 +4,7 @@
 // Failure: what is not there is undefined; of keys that are there twice the last counts, as the service reads them.
 import { FIELDS, isDocument, KIND, keyText, type Layout, layOut, meaningOf, readable, valueAt } from './tokens.ts';
 
-/** Of a payload, or of JSON that stood as text in it. */
+/** A document is a payload, or JSON that stood as text in one. */
 type Document = { layout: Layout; first: Int32Array; next: Int32Array };
 
 /** A value of a payload. */
@@ -91,7 +91,7 @@ export class Value {
   }
 }
 
-/** Of a JSON text. */
+/** Reads a JSON text. */
 export function payloadValue(text: string): Value {
   const layout = layOut(text);
   const first = new Int32Array(layout.count).fill(-1);

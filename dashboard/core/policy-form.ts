@@ -178,7 +178,7 @@ export function withTest(text: string, field: string, value = '""'): string {
   return members === undefined ? text : appended(text, members, `${JSON.stringify(field)}: ${value}`);
 }
 
-/** Of a field with several operators all keep its name. */
+/** Gives the member another field. Where a field has several operators, all keep its name. */
 export function withField(text: string, { member }: Test, field: string): string {
   const found = membersOf(text)?.[member];
   return found === undefined ? text : put(text, found.from, endOfString(text, found.from), JSON.stringify(field));

@@ -7,7 +7,7 @@ import { mayLeave } from './unsaved.ts';
 
 /** `asOf`: the moment that a relative range is counted back from; 0: it is fixed when it is asked for. */
 export type Place = { screen: string; params: URLSearchParams; asOf: number };
-/** Of an entry of the history. `at`: its place among those of this tab. */
+/** An entry of the history. `at`: its place among those of this tab. */
 type Entry = { at: number; asOf?: number };
 
 let at = (history.state as Entry | null)?.at ?? 0;

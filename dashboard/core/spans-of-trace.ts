@@ -25,7 +25,7 @@ export type Spans = {
 
 type Page = { events: WholeEvent[]; next_cursor: string | null };
 
-/** Of the events that the trace has when it is opened. */
+/** The spans of the events that the trace has when it is opened. */
 export function useSpans(trace: string, { items, hasMore, more, busy }: List<EventRow>): Spans {
   const [places, setPlaces] = useState<ReadonlyMap<string, SpanPlace>>(new Map());
   const [error, setError] = useState<ApiError>();

@@ -124,8 +124,8 @@ export function inputOf(iso: string): string {
 }
 
 /**
- * Of what stands in the input. `before`: what stood there. Of two times that the clock shows alike it is the one with
- * the same offset, and what is smaller than a second stays where the second does.
+ * Reads the time that stands in the input. `before`: what stood there. Where two times look alike on the clock it takes
+ * the one with the same offset, and what is smaller than a second stays where the second does.
  */
 export function ofInput(text: string, before?: string): string | undefined {
   const wallMs = Date.parse(`${text}Z`);

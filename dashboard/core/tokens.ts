@@ -7,8 +7,8 @@
 import { endOfString, endOfValue, endOfWord, skipSpace } from './json.ts';
 
 /**
- * Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it is in,
- * place in it.
+ * A line has these fields: depth, start and end of its key (-1: none), start and end of its value, kind, line of what
+ * it is in, place in it.
  */
 export const FIELDS = 8;
 export const KIND = { open: 0, close: 1, text: 2, number: 3, word: 4, empty: 5 } as const;
@@ -215,7 +215,7 @@ export function readablePreview(text: string): string {
   return once.replace(/\\u([0-9a-fA-F]{4})/g, (_all, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
 }
 
-/** Of each line what words are looked for in: as it was sent, and as it is read. */
+/** Says for each line in what words are looked for: the text as it was sent, and as it is read. */
 export function searchedOf(layout: Layout): string[] {
   return Array.from({ length: layout.count }, (_, line) => {
     const { key, from, to } = lineOf(layout, line);

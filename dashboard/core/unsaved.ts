@@ -3,7 +3,7 @@
 // link), by closing or reloading the tab, by signing in to where it cannot be sent.
 import { useLayoutEffect, useMemo } from 'preact/hooks';
 
-/** Of a form that is open: is there something in it? */
+/** Says of an open form whether there is something in it. */
 export type Written = { is: boolean };
 const forms = new Set<Written>();
 

@@ -8,7 +8,7 @@ export type Column<Row> = {
   /** In the address. */
   name: string;
   label: string;
-  /** Of a track of a grid. */
+  /** The width of a track of a grid. */
   width: string;
   isUsual?: true;
   cell: (row: Row) => ComponentChildren;

@@ -10,7 +10,7 @@ import { CopyButton } from './buttons.tsx';
 import { Cut, Literal } from './literal.tsx';
 import { Markdown } from './markdown.tsx';
 
-/** Of a long text at first. */
+/** A long text shows so much of itself at first. */
 const HEAD = { characters: 1_200, lines: 20 };
 const PIECE_CHARACTERS = 20_000;
 const SUMMARY_CHARACTERS = 200;

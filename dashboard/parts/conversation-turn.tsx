@@ -192,7 +192,7 @@ function RunOfMessages({ run: { repeated, from, messages }, id, reader, results 
   );
 }
 
-/** Of those that are alike: said before, or new. */
+/** Gathers neighbours that are alike: said before, or new. */
 function runsOf(messages: readonly ShownMessage[], isRepeated: (message: ShownMessage, at: number) => boolean): Run[] {
   const runs: Run[] = [];
   for (const [at, message] of messages.entries()) {

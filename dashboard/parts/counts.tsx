@@ -37,7 +37,7 @@ export function CountsTable({
   lines,
 }: {
   label: string;
-  /** Of the first column. */
+  /** The head of the first column. */
   head: string;
   names: readonly string[];
   lines: readonly { key: string; title: ComponentChildren; counts: Counts }[];

@@ -76,7 +76,10 @@ export function Dialog({ title, onClose, children, action, danger = false, onAct
   );
 }
 
-/** Of what is sent, or was written to try it: not a search, nor which of several is looked at. */
+/**
+ * Says whether a field is part of what is sent, or was written to try it: not a search, nor a choice of what is looked
+ * at.
+ */
 function isPart(field: EventTarget | null): boolean {
   if (field instanceof HTMLTextAreaElement) return true;
   if (field instanceof HTMLSelectElement) return field.name !== '';

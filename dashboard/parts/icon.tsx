@@ -17,7 +17,7 @@ import {
 } from 'lucide';
 import { h } from 'preact';
 
-/** Of the screens that the navigation lists, by their paths. */
+/** The icons of the screens that the navigation lists, by their paths. */
 const OF_SCREENS: Readonly<Record<string, IconNode>> = {
   overview: Gauge,
   events: List,

@@ -14,7 +14,7 @@ import { VirtualRows } from './virtual-rows.tsx';
 
 /** Characters past which a worker lays the text out. */
 const WORKER_CHARACTERS = 256 * 1024;
-/** Of a value that is longer than both together: what is shown of its beginning, and of its end. */
+/** A value that is longer than both together shows so much of its beginning, and of its end. */
 const HEAD = { characters: 1_600, lines: 24 };
 const TAIL = { characters: 400, lines: 6 };
 const MORE_CHARACTERS = 20_000;

@@ -259,7 +259,7 @@ function actionsOf(form: FormData): string[] {
   return form.getAll('actions').map(String);
 }
 
-/** Of a policy that there is already it is fixed. */
+/** The policy's scope. It is fixed once the policy is there. */
 function scopeOf(form: FormData, policy: WholePolicy | undefined): string | null {
   return policy === undefined ? textOf(form, 'agent_id') || null : policy.agent_id;
 }

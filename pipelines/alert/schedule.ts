@@ -119,7 +119,7 @@ function placesOf(state: State | undefined, now: number): number {
   return now < state.probeAt ? 0 : 1;
 }
 
-/** Of a lane among all, `<account>/<lane>`. */
+/** The host of a lane, whose name among all is `<account>/<lane>`. */
 export function hostOf(name: string): string {
   return hostOfLane(name.slice(name.indexOf('/') + 1));
 }

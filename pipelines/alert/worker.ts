@@ -41,7 +41,7 @@ import { tellSummaries } from './summaries.ts';
 
 /** Attempts at once in a process (reliability 6). */
 export const SENDS_MAX = 32;
-/** Of one account: half, so that one with many hosts that hang leaves slots to the others. */
+/** One account has so many at once: half, so that one with many hosts that hang leaves slots to the others. */
 export const ACCOUNT_SENDS_MAX = 16;
 /**
  * To one host, over all accounts: many accounts share a chat's host, and all of them the mail server, which may hang
@@ -75,7 +75,7 @@ const STOP_MS = 5_000;
 
 export type WorkerOptions = RegistryStore & {
   senders: Record<Channel, ChannelSender>;
-  /** Of the service, for links. */
+  /** The service's own address, for links. */
   publicUrl?: string | undefined;
   metrics: Metrics;
   log: Log;
@@ -93,7 +93,7 @@ export class DeliveryWorker implements Part {
   readonly #now: () => number | Promise<number>;
   readonly #queue = new PQueue({ concurrency: SENDS_MAX });
   readonly #all = new Places();
-  /** Of them, those of targets that failed last time. */
+  /** How many of them go to targets that failed last time. */
   readonly #failing = new Places();
   readonly #breakers = new Breakers();
   readonly #results: Results;
@@ -388,7 +388,7 @@ function boundsOf(name: string): [key: string, max: number][] {
   ];
 }
 
-/** Of a lane's name. */
+/** The account in a lane's name. */
 function accountOf(name: string): string {
   return name.slice(0, name.indexOf('/'));
 }

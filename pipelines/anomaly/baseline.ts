@@ -111,7 +111,7 @@ export class Baseline {
   volumeSlices = 0;
   volumeSum = 0;
   volumeSquares = 0;
-  /** Of the first minute all slices but one lie before the agent's first event. */
+  /** In the first minute all slices but one lie before the agent's first event. */
   volumeSkip = SLICES - 1;
 
   // -- errors

@@ -144,7 +144,7 @@ function tailOf(baseline: Baseline, { events, errors, pairs }: Looked, share: nu
 /** `pairs`: for each event the others of its slice, summed. */
 type Looked = { events: number; errors: number; pairs: number };
 
-/** Of the newest slices, the current one among them. */
+/** Sums up the newest slices, the current one among them. */
 function errorsOf({ list, second, mean }: Baseline, slices: number): Looked {
   const newest = Math.floor(second / SLICE_SECONDS) + SLICES;
   let [events, errors, pairs] = [0, 0, 0];

@@ -59,7 +59,7 @@ type AnomalyOptions = {
 export class AnomalyPipeline implements Work<Arrived, Plan> {
   readonly #options: AnomalyOptions;
   readonly #baselines: BaselineStore;
-  /** Of the batch in hand: values that were inspected, what was found, whether some event was blocked. */
+  /** The batch in hand: values that were inspected, what was found, whether some event was blocked. */
   #looked = 0;
   #found: Found[] = [];
   #blocked = false;

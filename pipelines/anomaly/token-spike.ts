@@ -136,7 +136,7 @@ function workOutLimit(baseline: Baseline): void {
   baseline.tokenLimitUntil = Math.ceil(baseline.completions * 1.05) + 1;
 }
 
-/** Of both generations, in falling order. */
+/** The largest values of both generations, in falling order. */
 function largest(baseline: Baseline): number[] {
   const { list, generation, generationBefore } = baseline;
   const all = [

@@ -19,8 +19,6 @@ type OpenOptions = ApprovalsOptions & {
 
 /** A decision is younger than its event; half of the time is left for clocks that disagree. */
 const SURE_MS = APPROVAL_KEPT_MS / 2;
-/** Of a summary that a front wrote before summaries had terms: the defaults of a policy. */
-const TERMS = { timeoutSeconds: 3_600, onTimeout: 'deny' } as const;
 
 export async function openApprovals(options: OpenOptions, events: readonly EventSummary[]): Promise<void> {
   const approvals = new Approvals(options);
@@ -54,7 +52,7 @@ async function undecided(
 }
 
 function approvalOf(event: EventSummary): Approval {
-  const { timeoutSeconds, onTimeout } = event.approval ?? TERMS;
+  const { timeoutSeconds, onTimeout } = event.approval!;
   return {
     id: event.approvalId!,
     agent_id: event.agent,

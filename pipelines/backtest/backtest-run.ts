@@ -62,7 +62,7 @@ const DAY_MS = 24 * 3_600_000;
 const LOOP_MS = 10;
 /** Agents of an account that are known at once, half a kilobyte each. */
 const AGENTS_MAX = 10_000;
-/** Of the time that a backtest runs, keeping takes this part at most. */
+/** Keeping takes this part at most of the time that a backtest runs. */
 const KEEPING_SHARE = 1 / 20;
 
 /** What ends a backtest for good. */

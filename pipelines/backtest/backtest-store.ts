@@ -20,7 +20,7 @@ const keep = new Script<number>('backtest-keep', readAsset('src/redis/backtest-k
 
 /** What is gone on from. Times are epoch ms. */
 export type KeptState = {
-  /** Of the lease under which it was kept. */
+  /** The fence of the lease under which it was kept. */
   fence: number;
   position: Position | null;
   fromMs: number;

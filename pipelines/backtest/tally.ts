@@ -19,7 +19,7 @@ import { exactIsoTime, isoTime } from '../../schemas/time.ts';
 import { BACKTEST_GROUPS_MAX, BACKTEST_TRACES_MAX } from '../../src/common/limits.ts';
 import type { Replayed } from '../../src/policy/replay/policy-replay.ts';
 
-/** Of each pair of outcomes, in the order of PAIRS. */
+/** The count of each pair of outcomes, in the order of PAIRS. */
 type Counts = number[];
 type Group = 'days' | 'agents' | 'tools';
 type KeptGroup = [name: string, counts: Counts][];
@@ -150,7 +150,7 @@ export class Tally {
     counts[place]!++;
   }
 
-  /** Of a trace the first that is newly blocked is remembered; what follows is behind it. */
+  /** Remembers the first event of a trace that is newly blocked; what follows is behind it. */
   #isBehind(traceId: string, isNewlyBlocked: boolean): boolean {
     if (traceId === '' || (this.#traces.size === 0 && !isNewlyBlocked)) return false;
     const digest = createHash('sha256').update(traceId).digest().subarray(0, TRACE_BYTES).toString('base64url');

@@ -22,8 +22,8 @@ type ChainFlusherOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse
 /** Pending entries of a stream read at once: each holds at most a batch's blocks, 1.3 MB. */
 const ENTRIES_AT_ONCE = 8;
 /**
- * Of one insert, over all streams: five times what 5 s at full speed leave. What piled up while inserts failed goes in
- * several.
+ * One insert takes so many bytes, over all streams: five times what 5 s at full speed leave. What piled up while
+ * inserts failed goes in several.
  */
 const INSERT_BYTES = 32 * 1024 * 1024;
 

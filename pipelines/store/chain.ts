@@ -44,7 +44,10 @@ const FIELDS_AT_ONCE = 1_000;
 /** Accounts whose chains are known to be in step with ClickHouse; past that all are asked for again. */
 const KNOWN_MAX = 200_000;
 
-/** Of an account's entries that Redis forgot, 100 MB. Beyond that they may be chained twice, which is no fault. */
+/**
+ * So many entries of an account that Redis forgot are remembered, 100 MB. Beyond that they may be chained twice, which
+ * is no fault.
+ */
 const BEYOND_MAX = 1_000_000;
 
 /** A time that the tables can hold, also with the longest retention added. */

@@ -11,7 +11,9 @@ import { searchTextOf } from '../../src/common/search/payload-words.ts';
 const PIECE_BYTES = 256 * 1024;
 /** As long as a batch's other steps take of the loop. */
 const SLICE_MS = 10;
-/** Of a row whose payload shows its words by itself, 93 of 100 recorded ones, and of one without shadows. */
+/**
+ * The column of a row whose payload shows its words by itself, 93 of 100 recorded ones, and of a row without shadows.
+ */
 const EMPTY_TEXT = Buffer.from([0]);
 const LENGTH_BYTES_MAX = 10;
 

@@ -112,9 +112,9 @@ export class ChainCursor {
   }
 
   /**
-   * Of a block that begins before this position, and leads to it by its own hashes, what lies behind: another process
-   * has written it again, longer, since its beginning was read, or two have copied the same blocks at once. One that
-   * has expired cannot show the way.
+   * Gives the entries of a block behind this position. Such a block begins before the position and leads to it by its
+   * own hashes: another process has written it again, longer, since its beginning was read, or two have copied the same
+   * blocks at once. One that has expired cannot show the way.
    */
   #rest(block: ChainBlock): ChainBlock {
     const { firstN, count, leaves, agents, ids } = block;

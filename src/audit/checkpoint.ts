@@ -18,7 +18,7 @@ export type Checkpoint = {
   name: string;
   at: string;
   chains: ChainHead[];
-  /** Of the key that signed it; DER, base64. */
+  /** The public key that signed it; DER, base64. */
   public_key: string;
   /** Base64. */
   signature: string;

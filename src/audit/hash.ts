@@ -138,7 +138,7 @@ export function unpackId(kind: IdKind, packed: Buffer): string {
   return (ID_PREFIXES[kind] + text + textOf(packed.readUIntBE(11, 5), 8)).slice(0, PREFIX_LENGTH + ID_LENGTH);
 }
 
-/** Of an erased agent's entry only the time is left. */
+/** Says whether the entry's agent was erased: then its time alone is left. */
 export function isBlank(packed: Buffer): boolean {
   return packed.readUIntBE(TIME_BYTES, 5) === 0 && packed.readUIntBE(TIME_BYTES + 5, 5) === 0;
 }

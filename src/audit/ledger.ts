@@ -54,21 +54,21 @@ const WINDOW_ENTRIES = 8_192;
 const EXPECTED_MAX = 400_000;
 const STRAYS_MAX = 100_000;
 const GAPS_MAX = 100_000;
-/** Of an agent's missing entries so many are inspected one by one. */
+/** So many of an agent's missing entries are inspected one by one. */
 const GAP_KEPT_MAX = 200;
 
 export class Ledger {
   /** Chained entries that were inspected, markers not among them. */
   entries = 0;
-  /** Of these: their rows are as they were chained. */
+  /** How many of these have rows as they were chained. */
   intact = 0;
-  /** Of these: past the retention. */
+  /** How many of these are past the retention. */
   expired = 0;
   /** Markers that were met. */
   marked = 0;
   /** Agents, packed, whose deletion is on record. */
   readonly deleted = new Set<string>();
-  /** Of entries that are as they were chained. */
+  /** The recoveries whose entries are as they were chained. */
   readonly recoveries: Recovery[] = [];
   /** Rows without an entry so far, by packed id. */
   readonly strays = new Map<string, SeenRow>();
@@ -267,7 +267,7 @@ function addTo(gaps: Map<string, Gap>, expected: Expected): void {
     gap.kept.push({ ...expected, leaf: Buffer.from(leaf), packed: Buffer.from(packed) });
 }
 
-/** Of ids that lie one behind the other. */
+/** Gives the keys of ids that lie one behind the other. */
 export function* keysOf(packed: Buffer): Generator<string> {
   for (let at = 0; at + ID_BYTES <= packed.length; at += ID_BYTES) yield keyOf(packed.subarray(at, at + ID_BYTES));
 }

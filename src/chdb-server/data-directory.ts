@@ -257,7 +257,7 @@ type PartRange = { database: string; table: string } & Pick<PartName, 'partition
 /** A part that the engine would not open. */
 type SetAside = PartRange & { name: string; detached: string };
 
-/** Of `database.table/part`. */
+/** The range of a part that is named `database.table/part`. */
 function rangeOf(name: string): PartRange | undefined {
   const [, database, table, part] = /^([^.]+)\.(.+)\/([^/]+)$/.exec(name) ?? [];
   const range = parsePartName(part ?? '');

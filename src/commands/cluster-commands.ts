@@ -27,7 +27,7 @@ export const clusterStatus: Command = async (context) => {
   });
 };
 
-/** Of the pipelines: fronts share nothing and sign in nowhere. */
+/** The processes of the pipelines: fronts share nothing and sign in nowhere. */
 async function processes({ redis, keys }: Stores): Promise<object[]> {
   const [fields, now] = await Promise.all([redis.hgetall(keys.members()), redisTime(redis)]);
   const found = new Map<string, { shares: string[]; seenMs: number }>();

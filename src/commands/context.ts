@@ -49,7 +49,7 @@ export function wholeNumber(text: string, name: string, bounds: { min: number; m
 }
 
 /**
- * Of commands that are clients of a service: its address, behind which a path of the service stands, and the key.
+ * The service that a command asks as its client: its address, behind which a path of the service stands, and the key.
  * `named`: the address by an option. Throws UsageError.
  */
 export function serviceToAsk(named: string | boolean | undefined): { url: string; key: string } {

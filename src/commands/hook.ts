@@ -30,7 +30,7 @@ const MARGIN_SECONDS = 1;
 const SECONDS_MAX = 3_600;
 /** Where nothing listens: as long as a service takes that is started again. */
 const AWAY_MS = 5_000;
-/** Of a hook that is sent; what a tool has done is sent without what makes it larger. */
+/** A hook is sent up to this size; what a tool has done is sent without what makes it larger. */
 const SENT_BYTES_MAX = 8 * 1024 * 1024;
 
 export async function hook(options: Options): Promise<number> {

@@ -122,7 +122,7 @@ async function agentIds(options: Options, names: ReadonlySet<string>): Promise<M
   return ids;
 }
 
-/** Of the agents that policies are scoped to, by their ids. */
+/** Reads the names of the agents that policies are scoped to, by their ids. */
 async function agentNames(options: Options, policies: readonly Policy[]): Promise<Map<string, string>> {
   const names = new Map<string, string>();
   for (const id of new Set(policies.flatMap(({ agent_id: agent }) => agent ?? []))) {

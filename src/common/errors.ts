@@ -87,9 +87,9 @@ export type ServiceErrorOptions = {
   /** On a failed write: was anything kept? Left out where nothing could have been. */
   recorded?: false | 'unknown';
   retryAfterSeconds?: number;
-  /** Of `rate_limited`: what was reached. */
+  /** The limit that was reached, where the code is `rate_limited`. */
   rateLimit?: { perSecond: number; burst: number };
-  /** Of `unsupported_media_type`: the encodings of a body that are taken here. */
+  /** The encodings of a body that are taken here, where the code is `unsupported_media_type`. */
   acceptEncoding?: 'gzip' | 'identity';
   /** `not_found` of what may have been written and is not stored yet. */
   incomplete?: boolean;

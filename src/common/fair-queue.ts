@@ -18,7 +18,7 @@ export class QueueFull extends Error {
 
 type FairQueueOptions = { max: number; accountMax: number; waitingMax: number };
 
-/** Of one account. It is there while it has queries under way or waiting. */
+/** The line of one account. It is there while it has queries under way or waiting. */
 type Line = { underWay: number; waiting: Set<() => void> };
 
 export class FairQueue {

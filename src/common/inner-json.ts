@@ -32,7 +32,7 @@ const OPERATORS = /[-+!~][-+!~\s]{0,99}/y;
 const ITEM = /(?=,)|\.?\d[\w.+-]{0,999}|(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf)\b|void 0/y;
 const TOKEN_CHARACTERS_MAX = 1_000;
 const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
-/** Of a string in a string, and so on, with blanks that may be escaped. */
+/** Passes over the quotes of a string in a string, and so on, with blanks that may be escaped. */
 const QUOTES = /(?:[\s"']|\\+[bfnrtv0]?)*/y;
 const OPENS = /[{[]/;
 const FENCE = /```[^\n`]{0,100}\n/y;
@@ -93,7 +93,9 @@ function readQuoted(text: string, start: number): InnerText | undefined {
   return { value: string.text, isExact: false };
 }
 
-/** Of the text inside of a string, well enough to see how it begins: blanks that are escaped, and other characters. */
+/**
+ * Reads the text inside of a string, well enough to see how it begins: blanks that are escaped, and other characters.
+ */
 function unescaped(text: string): string {
   return text.replaceAll(/\\+[bfnrtv0]/g, ' ').replaceAll('\\', '');
 }

@@ -78,7 +78,7 @@ const ZERO = 0x30;
 const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY] = [0x7b, 0x7d, 0x5b, 0x5d];
 const ESCAPES = new Set([...'"\\/bfnrt'].map((one) => one.charCodeAt(0)));
 const LITERALS: Record<number, string> = { 116: 'true', 102: 'false', 110: 'null' };
-/** Of a word or a key in a sentence. */
+/** A word or a key is shown in a sentence up to this length. */
 const SHOWN_CHARACTERS_MAX = 40;
 
 const NO_NUMBER =

@@ -7,7 +7,7 @@
 import { stringEnd } from './exact-json.ts';
 import { applied, type TextEdit } from './text-edits.ts';
 
-/** Of a value in a text: `end` is behind it. */
+/** The place of a value in a text: `end` is behind it. */
 type TextSpan = { start: number; end: number };
 /** `from`: where its key begins. */
 export type Member = TextSpan & { key: string; from: number };

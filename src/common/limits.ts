@@ -68,7 +68,7 @@ export const PART_TAKEN_MS_MAX = 10_000;
  */
 export const EXPORTS_MAX = 32;
 export const STREAMS_MAX = 96;
-/** Of each, of one account, at most; fewer where others hold some (http/body-slots.ts). */
+/** One account has so many of each at most; fewer where others hold some (http/body-slots.ts). */
 export const LASTING_OF_ACCOUNT_MAX = 8;
 /** Rows of an export that are read at once: a few MB of usual events, and 500 queries for a million. */
 export const EXPORT_ROWS_AT_ONCE = 2_000;
@@ -108,7 +108,7 @@ export const KEY_CACHE_MAX = 20_000;
  * automata.
  */
 export const RULE_CACHE_MAX = 2_000;
-/** Of the texts of policies that a front keeps with what it read of them, of all accounts: some 5 KB each. */
+/** A front keeps so many texts of policies with what it read of them, for all accounts: some 5 KB each. */
 export const POLICY_TEXTS_MAX = 50_000;
 
 /** Policies. */
@@ -118,9 +118,12 @@ export const POLICIES_MAX = 2_000;
 export const SHADOWS_ACTIVE_MAX = 20;
 /** Two weeks have every day of the week twice; one that is forgotten costs no longer. */
 export const SHADOW_KEPT_MS = 14 * 24 * 60 * 60 * 1000;
-/** Of one report: it reads a column of every event of the account in that time. */
+/** One report covers so many days: it reads a column of every event of the account in that time. */
 export const SHADOW_REPORT_DAYS_MAX = 31;
-/** Of a body that declares policies: 200 of 5 KB. A front parses it within 10 ms, as it does an event. */
+/**
+ * A body that declares policies has this size at most: 200 of 5 KB. A front parses it within 10 ms, as it does an
+ * event.
+ */
 export const DECLARATION_BYTES_MAX = MiB;
 export const CONDITIONS_BYTES_MAX = 16 * KiB;
 export const PATTERN_CHARACTERS_MAX = 512;
@@ -137,7 +140,9 @@ export const SHELL_DEPTH_MAX = 16;
 export const SHELL_RUNS_MAX = 16;
 /** Words that braces make of one (`{a,b}{c,d}`), and values that a word may have. */
 export const SHELL_WORD_FORMS_MAX = 64;
-/** Of a variable; of longer ones nothing is known, or two lines could make a word of any size. */
+/**
+ * A variable is known up to this length; nothing is known of longer ones, or two lines could make a word of any size.
+ */
 export const SHELL_VALUE_CHARACTERS_MAX = 4 * KiB;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
@@ -178,7 +183,7 @@ export const APPROVAL_WAIT_SECONDS_MAX = 60;
 export const APPROVAL_ANSWERED_SECONDS = 45;
 /** Callers that wait for decisions in one front, some KB each; beyond it 503. */
 export const APPROVAL_WAITS_MAX = 5_000;
-/** Of one account: half, so that its waits leave room for those of others. */
+/** One account has so many waits: half, so that it leaves room for those of others. */
 export const APPROVAL_WAITS_OF_ACCOUNT_MAX = APPROVAL_WAITS_MAX / 2;
 /** Decisions are published by pub/sub, which may lose them: approvals with waiters are polled this often as well. */
 export const APPROVAL_POLL_MS = 1_000;
@@ -270,11 +275,11 @@ export const INSERT_ROWS_MAX = 20_000;
 export const INSERT_BYTES_MAX = 32 * MiB;
 
 /**
- * Of a hook after a call that is larger than an event, each member that is larger than this is recorded by its size:
- * what is left says what happened, and fits.
+ * A hook after a call may be larger than an event: then each member that is larger than this is recorded by its size.
+ * What is left says what happened, and fits.
  */
 export const HOOK_MEMBER_BYTES_KEPT = 64 * KiB;
-/** Of a hook, on standard input: a screen of pictures that a tool has read. */
+/** A hook on standard input has this size at most: a screen of pictures that a tool has read. */
 export const HOOK_BYTES_MAX = 64 * MiB;
 
 /** Idempotency records. */

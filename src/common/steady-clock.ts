@@ -8,7 +8,7 @@
 // Failure: a clock that was set back by up to SET_BACK_MS_MAX runs at half its rate until the time has caught up. By
 // more: it is followed, since the time was wrong before, and the order across that moment is lost.
 
-/** Of a millisecond: 15 bits, three characters of an identifier. */
+/** A millisecond has so many: 15 bits, three characters of an identifier. */
 export const SLOTS = 2 ** 15;
 /** Those that follow from the time. The rest of a millisecond is for what is known to come behind them (ids.ts). */
 export const SLOTS_BY_TIME = 30 * 1024;
@@ -46,7 +46,7 @@ export class SteadyClock {
   #nowMonotonic = 0;
   #ms = 0;
   #slot = 0;
-  /** Of `takeOf`. */
+  /** The last time that `takeOf` gave. */
   #lateMs = -1;
   #lateSlot = 0;
 
@@ -128,7 +128,7 @@ export class SteadyClock {
   }
 }
 
-/** Of this thread. */
+/** The clock of this thread. */
 export const STEADY_CLOCK = new SteadyClock();
 
 /** Epoch ms, whole: for what is kept with an identifier of that time. */

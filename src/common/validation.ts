@@ -66,7 +66,7 @@ function names(value: unknown): string[] {
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-/** Of a key a beginning will do, in a path that is for people. */
+/** A path that is for people shows so much of a key: its beginning will do. */
 const KEY_CHARACTERS_MAX = 100;
 
 /** The JSON Pointer of keys and indices; `/` for the whole. */

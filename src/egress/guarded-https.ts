@@ -61,7 +61,7 @@ type GuardedHttpsOptions = {
   allowedHosts: ReadonlySet<string>;
   /** Certificate authorities instead of the usual ones. */
   ca?: string;
-  /** Of names that are not allowed by the operator. */
+  /** Resolves names that the operator does not allow. */
   resolve?: Resolve;
 };
 

@@ -37,8 +37,8 @@ const [CR, LF, STAR, DOLLAR] = [0x0d, 0x0a, 0x2a, 0x24];
 const ARGUMENTS_MAX = 1_000_000;
 
 /**
- * Of the file that holds the newest commands: whatever was damaged, it is the only one that is written to. undefined:
- * it is whole.
+ * Looks for damage in the file that holds the newest commands: whatever was damaged, it is the only one that is written
+ * to. undefined: it is whole.
  */
 export function findDamage(folder: string, env: Record<string, string | undefined>): Damage | undefined {
   const file = newestIncrement(folder);

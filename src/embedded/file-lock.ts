@@ -22,7 +22,7 @@ const HELD_STATUS = 1;
  * lock.
  */
 const OPEN = constants.O_RDWR | constants.O_CREAT;
-/** Of the child: the first behind its standard streams. */
+/** The child's descriptor of the lock file: the first behind its standard streams. */
 const LOCKED_FD = 3;
 
 /**

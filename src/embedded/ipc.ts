@@ -54,7 +54,7 @@ export class SupervisorLink {
   readonly #isSupervised = process.connected;
   #room: Room | undefined;
 
-  /** Of the disk that the embedded Redis writes to; undefined: not known yet. */
+  /** The room on the disk that the embedded Redis writes to; undefined: not known yet. */
   get room(): Room | undefined {
     return this.#room;
   }
@@ -78,7 +78,7 @@ export class SupervisorLink {
     this.#send({ kind: 'ready' });
   }
 
-  /** Of pipelines: age of the oldest event that is not stored yet, or 0. */
+  /** Says how far the pipelines are behind: the age of the oldest event that is not stored yet, or 0. */
   sayBehind(ms: number): void {
     this.#send({ kind: 'behind', ms });
   }

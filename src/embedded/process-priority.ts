@@ -17,7 +17,7 @@ export const NICE = { pipelines: 3, clickhouse: 7 };
 /** The least that there is: no one waits for a backtest. */
 export const BACKTESTS_NICE = 19;
 
-/** Of chrt and perl, which take 2 and 5 ms. */
+/** chrt and perl take 2 and 5 ms. */
 const TOOL_MS_MAX = 1_000;
 /** sched_setattr's number among the system calls of Linux. */
 const SCHED_SETATTR: Partial<Record<NodeJS.Architecture, number>> = { x64: 314, arm64: 274 };
@@ -35,8 +35,8 @@ export function lowerPriority(pid: number, nice: number): void {
 }
 
 /**
- * Of the process's autogroup: needs no privilege in either direction. Throws where there is none, and EAGAIN within 100
- * ms of another change.
+ * Sets the nice value of the process's autogroup: needs no privilege in either direction. Throws where there is none,
+ * and EAGAIN within 100 ms of another change.
  */
 export function setGroupNice(pid: number, nice: number): void {
   writeFileSync(`/proc/${pid}/autogroup`, String(nice));

@@ -36,7 +36,7 @@ const CONTEXT = new Set([
   ...['model', 'model_id', 'model_params', 'composer_mode', 'cursor_version', 'user_email', 'duration'],
 ]);
 
-/** Of a hook that has arguments instead of holding them. `needed` must be a text. */
+/** The form of a hook that has arguments instead of holding them. `needed` must be a text. */
 function before(tool: string, needed: string): EventForm {
   return {
     read: (hook) => {

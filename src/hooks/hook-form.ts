@@ -10,7 +10,7 @@ import { jsonOf, withoutRepeatedKeys } from '../common/json-text.ts';
 import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/object-text.ts';
 import { LEFT_OUT } from './large-members.ts';
 
-/** Of an event: `payload` holds texts of JSON. */
+/** The event that is judged: `payload` holds texts of JSON. */
 type Judged = { type: EventType; payload: Texts };
 
 export type EventForm = {
@@ -32,7 +32,7 @@ export type EventForm = {
 };
 
 export type HookTool = {
-  /** Of its path, and of `--tool`. An agent that names itself with nothing else is registered by it. */
+  /** The tool's name in its path, and in `--tool`. An agent that names itself with nothing else is registered by it. */
   name: string;
   /** For people. */
   title: string;
@@ -42,7 +42,7 @@ export type HookTool = {
   trace: readonly string[];
   /** The member that holds what a hook is about, where that is not the hook itself. */
   inner?: string;
-  /** Of an event by this name; undefined: it is none of the tool's. */
+  /** The form of the event that the hook names; undefined: it is none of the tool's. */
   formOf(hook: ObjectText): { event: string; form: EventForm | undefined };
   /** Over HTTP a person is waited for no longer, unless it is asked for: below the time of a hook. Left out: 45 s. */
   waitSeconds?: number;

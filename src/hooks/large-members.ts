@@ -13,7 +13,7 @@ const BLANK = 0x20;
 export const leftOut = (bytes: number): string => `{"left_out_bytes":${bytes}}`;
 export const LEFT_OUT = /\{"left_out_bytes":(\d{1,15})\}/g;
 
-/** Of a hook, or of the objects in it where the tool has what it is about in one. */
+/** Leaves large members out of a hook, or out of the objects in it where the tool has what it is about in one. */
 export function withoutLargeMembers(body: Buffer, { inner }: { inner?: string }): Buffer {
   const depth = inner === undefined ? 1 : 2;
   const parts: Buffer[] = [];
@@ -40,7 +40,7 @@ export function withoutLargeMembers(body: Buffer, { inner }: { inner?: string })
   return Buffer.concat([...parts, body.subarray(from)]);
 }
 
-/** Of the closing quote, or of the end. */
+/** The place of the closing quote, or of the end. */
 function stringEnd(body: Buffer, open: number): number {
   let i = open + 1;
   while (i < body.length && body[i] !== QUOTE) i += body[i] === BACKSLASH ? 2 : 1;

@@ -85,7 +85,7 @@ export class Exchange {
   /** `POST /v1/agents/{id}/events`: for metrics and logs; never the caller's own path. */
   route = 'unknown';
   requestId = '';
-  /** Of the page that asks; '' where none does. */
+  /** The origin of the page that asks; '' where none does. */
   origin = '';
   /** It came with a session's cookie, and goes by it: where that is of no use the answer takes it away. */
   hasCookie = false;
@@ -96,7 +96,7 @@ export class Exchange {
   isHead = false;
   /** Is this a submission of events? Then a refusal is counted by its code. */
   isSubmission = false;
-  /** Of a submission that was taken in hand: it is given back when the exchange is over. */
+  /** A submission that was admitted: it is given back when the exchange is over. */
   taken: Admitted | undefined;
   /** What the answer says went wrong. */
   refusedAs: ErrorCode | undefined;
@@ -113,7 +113,7 @@ export class Exchange {
   closeIfEarly = false;
   /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
   longPollMs = 0;
-  /** Of a submission that waits for its append: it may be taken back if the client leaves. */
+  /** A submission that waits for its append: it may be taken back if the client leaves. */
   waiting: { callerLeft(): void } | undefined = undefined;
   readonly #res: TransportResponse;
   readonly #host: ExchangeHost;

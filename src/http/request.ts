@@ -100,13 +100,13 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotencyKey: string | undefined = undefined;
   revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
-  /** Of a body that came compressed. */
+  /** The buffer of a body that came compressed. */
   inflated: InflatedBody | undefined = undefined;
-  /** Of the session by whose cookie it came; undefined: it came with a key. */
+  /** The secret of the session by whose cookie it came; undefined: it came with a key. */
   secret: string | undefined = undefined;
   /** Where it came from; known while the handler runs, of what is audited. */
   callerAddress = '';
-  /** Of the connection. */
+  /** The connection's other end. */
   #peer = '';
   readonly #callers: CallerAddresses;
   readonly #browsers: BrowserSessions;
@@ -181,7 +181,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.#browsers.isSecure(this.head, () => this.#peer);
   }
 
-  /** Of a request that signs in: there is no principal yet. */
+  /** The actor of a request that signs in: there is no principal yet. */
   actorAs({ keyId, agentId, registersAgents }: Principal): Actor {
     const { callerAddress: ip, head, requestId } = this;
     const by = { actor: `key:${keyId}`, requestId, boundTo: agentId, registersAgents };

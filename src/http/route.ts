@@ -90,10 +90,10 @@ export type Parts = {
   slots: Record<'streams' | 'exports', Pick<BodySlots, 'take'>>;
   live: Pick<Live, 'follow'>;
   metrics: Pick<Metrics, 'text'>;
-  /** Of keys whose account has no other. */
+  /** The limit of keys whose account has no other. */
   requestLimit: RequestLimit;
   health: Health;
-  /** Of bodies, and of one event wherever it comes. */
+  /** The limits of bodies, and of one event wherever it comes. */
   limits: BodyLimits;
 };
 
@@ -119,11 +119,11 @@ export type Call<Body = unknown, Query = unknown> = {
   /** The same of a principal that the handler itself has found. */
   actorAs(principal: Principal): Actor;
   requestId: string;
-  /** Of the body, as the header says; '' where it says nothing. */
+  /** The type of the body, as the header says; '' where it says nothing. */
   contentType: string;
   /** Will the browser that asks keep a `Secure` cookie? */
   isSecure: boolean;
-  /** Of a stream that is taken up again; '' : from now on. */
+  /** The id behind which a stream is taken up again; '': from now on. */
   lastEventId: string;
   /**
    * To be called behind a wait, before what was waited for is handed out or done: by then the key may be revoked, or

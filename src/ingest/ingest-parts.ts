@@ -87,7 +87,7 @@ export type ShadowParts = {
   /** Called after the append of a submission of which they said something. */
   onJudged: (sums: ShadowSums) => void;
 };
-/** Of shadows and events: how often each verdict was given, and why some were not. */
+/** The sums over shadows and events: how often each verdict was given, and why some were not. */
 export type ShadowSums = { said: [ShadowVerdict, number][]; skipped: [ShadowSkip, number][] };
 type Apart = {
   worker: { submit(submission: ToJudge, caller: Caller): Promise<void> };

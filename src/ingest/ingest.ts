@@ -65,7 +65,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   /** Epoch ms with a fraction. */
   #readAt = 0;
   #body: DecodedBody | undefined;
-  /** Of the Idempotency-Key, while this request owns it. */
+  /** The token of the Idempotency-Key, while this request owns it. */
   #token: string | undefined;
   #judgements: (Judgement | null)[] = [];
   #runs: readonly Run[] = [];
@@ -327,7 +327,7 @@ class Submission implements QuotaWaiter, AppendCaller {
 
 const NO_GRANTS: readonly QuotaGrant[] = [];
 
-/** Of an agent that is switched off: no counter is asked. */
+/** The judgement of an agent that is switched off: no counter is asked. */
 function blockedWhole(judgement: Judgement | null): Judged | null {
   return judgement === null ? null : { decision: agentInactive(judgement), countedAt: undefined };
 }

@@ -161,7 +161,7 @@ function malformed(bytes: Buffer, shape: Shape, cause?: unknown): ServiceError {
   });
 }
 
-/** Of a batch, in both its forms. */
+/** The element of a batch at which the fault lies, in both its forms. */
 function elementOf({ path: [first, second] }: JsonFault): number | undefined {
   if (typeof first === 'number') return first;
   return first === 'events' && typeof second === 'number' ? second : undefined;

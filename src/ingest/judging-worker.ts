@@ -56,8 +56,8 @@ const WAIT_MS_MAX = 10_000;
 const STILL_MS_MAX = 15_000;
 const LOOK_MS = 1_000;
 /**
- * Of one account: what a line of 1 Gbit/s brings. Twice as much took both processors of a small machine, and others
- * waited 100 ms.
+ * One account is read at so many bytes a millisecond: what a line of 1 Gbit/s brings. Twice as much took both
+ * processors of a small machine, and others waited 100 ms.
  */
 const BYTES_A_MS = 125_000;
 /** Accounts whose policies the thread keeps compiled: up to 20 MB each. */
@@ -82,21 +82,21 @@ type SpanCalls = {
   resolve: (refs: readonly AgentRef[]) => Promise<(ResolvedAgent | string)[]>;
   owners: (notes: readonly string[]) => Promise<readonly (string | null)[]>;
   claim: (claim: SpansClaim) => Promise<ClaimAnswer>;
-  /** Of those events that are stored. Does not reject. */
+  /** Finds those of the events that are stored. Does not reject. */
   decided: (ids: readonly string[]) => Promise<DecidedEvent[]>;
 };
 /** What is waited for in the thread by itself. */
 type Line = 'submissions' | 'governing' | 'trials';
-/** Of a submission: its client, who may leave. */
+/** The client of a submission, which may leave. */
 type Leaving = Pick<Caller, 'isGone' | 'whenGone'>;
-/** Of a work. `lineOf`: left out, submissions. */
+/** What comes with a piece of work. `lineOf`: left out, submissions. */
 type Given = { lineOf?: Line; bytes?: number; spans?: SpanCalls; caller?: Leaving };
 /** In the thread. */
 type Work = {
   kind: 'events' | 'spans' | 'policy';
   account: string;
   isAppending: boolean;
-  /** Of spans alone. */
+  /** The calls of spans; other work has none. */
   spans: SpanCalls | undefined;
   done: (value: unknown) => void;
   failed: (error: unknown) => void;

@@ -24,7 +24,10 @@ export type AskedBefore = { before: Before; call: JsonObject | undefined };
 /** `whole`: as it was sent, where that is too large to be kept. It is judged; what is left of it is kept. */
 type ObservedSubmission = ParsedSubmission & { whole?: ParsedSubmission };
 
-/** Of one submission: whatever its body is, these are its events. `before`: what was decided of each, if anything. */
+/**
+ * The codec of one submission: whatever its body is, these are its events. `before`: what was decided of each, if
+ * anything.
+ */
 export function observedCodec(
   submissions: readonly ObservedSubmission[],
   before: readonly (AskedBefore | undefined)[],

@@ -45,10 +45,10 @@ type Group = { counter: Counter; waiting: Waiting[]; check: CounterCheck; leaseR
 /** A counter that was used lately. */
 class Counter {
   readonly key: string;
-  /** Of the newest revision of the rule. The leased permits are the same for all revisions. */
+  /** The counter of the rule's newest revision. The leased permits are the same for all revisions. */
   check: CounterRef;
   readonly lease = new QuotaLease();
-  /** Of this tick. */
+  /** The waiting of this tick. */
   waiting: Waiting[] = [];
   permits = 0;
   isDue = false;

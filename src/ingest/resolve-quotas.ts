@@ -74,7 +74,7 @@ function decideRun(
   }
 }
 
-/** Of a limit that is over, at least 1: 0 is one that is not. */
+/** The seconds of a limit that is over, at least 1: 0 means that it is not over. */
 function secondsOf(ms: number): number {
   return Math.max(1, Math.ceil(ms / 1000));
 }

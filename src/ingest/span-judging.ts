@@ -46,7 +46,7 @@ type SpanJudgingParts = {
   /** Judges and appends under the key that is taken; frees it where it fails. */
   submit(request: IngestRequest, codec: Codec, of: { agent: AgentRecord; token: string }): Promise<void>;
 };
-/** Of the request. `traces`: the agent that it names in each, or SEVERAL. */
+/** The work of a request. `traces`: the agent that it names in each, or SEVERAL. */
 type Work = {
   message: SpansMessage;
   decided: ReadonlyMap<string, DecidedEvent & { call: JsonObject | undefined }>;
@@ -89,7 +89,7 @@ export class SpanJudging {
     return { spans, ignored, rejected, reasons };
   }
 
-  /** Of the spans at which the request ends, and of their traces: as groupsOf takes them. */
+  /** Finds the owners of the spans at which the request ends, and of their traces: as groupsOf takes them. */
   async #owners({ kept }: FoundSpans, message: SpansMessage): Promise<ReadonlyMap<string, string>> {
     const names = new Map<string, string>();
     for (const { traceId, owner } of kept) {

@@ -45,7 +45,7 @@ type Exports = {
   replyEnd(): number;
 };
 
-/** Of what Node has, which its types leave out. */
+/** WebAssembly as Node has it, whose types leave it out. */
 declare const WebAssembly: {
   Memory: new (size: { initial: number }) => Memory;
   Module: new (bytes: Buffer) => object;
@@ -182,7 +182,7 @@ export class WasmInstance {
   #parts: Parts | undefined;
   #written = 0;
   #randomUsed = RANDOM_BYTES;
-  /** Of the next id that the module makes. */
+  /** The random part of the next id that the module makes. */
   #randomAt = 0;
 
   constructor(buffers: BufferPool) {

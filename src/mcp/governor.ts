@@ -12,7 +12,7 @@ import { hashOfTool, type Standing, type ToolPins } from './pins.ts';
 type GovernorOptions = {
   /** Made with exactFetch. */
   gatehouse: Pick<Gatehouse, 'decide' | 'record'>;
-  /** Of the server, in front of the names of its tools. */
+  /** The server's name, in front of the names of its tools. */
   server: string;
   pins: ToolPins;
   /** For a person: what changed, what was taken out. */
@@ -30,7 +30,7 @@ type ToolVerdict = {
 };
 type Asked = { type: 'tool_call' | 'custom'; payload: Record<string, unknown>; trace: string };
 
-/** Of a page; a model that reads as many has no room for anything else. */
+/** A page has so many tools at most; a model that reads as many has no room for anything else. */
 const TOOLS_MAX = 1_000;
 const TASKS_MAX = 1_000;
 /** Tools of a list that are asked about at once. */

@@ -41,7 +41,7 @@ export class HttpLink implements ServerLink {
   #version: string | undefined;
   #initialize: Id | undefined;
   #notified: Promise<unknown> = Promise.resolve();
-  /** Of a server of HTTP+SSE. */
+  /** The address of a server of HTTP+SSE. */
   #endpoint: URL | undefined;
 
   constructor(upstream: Upstream, report: (text: string) => void) {

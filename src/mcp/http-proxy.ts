@@ -29,7 +29,7 @@ type Proxy = { url: string; close(): Promise<void> };
 /** Where a client of HTTP+SSE posts, while its stream is open. `say`: onto the stream. */
 type Endpoint = { exchange: McpExchange; url: URL; say: (text: string) => Promise<void> };
 
-/** Of this hop, or of this program's making. The rest is the server's to read. */
+/** The headers of this hop, or of this program's making. The rest is the server's to read. */
 const OWN_HEADERS = new Set(
   'connection content-length content-encoding transfer-encoding keep-alive host upgrade te trailer expect accept-encoding proxy-authorization proxy-authenticate last-event-id'.split(
     ' ',

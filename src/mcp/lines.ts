@@ -7,7 +7,7 @@ import type { Readable, Writable } from 'node:stream';
 import { type Incoming, MESSAGE_BYTES_MAX, readMessages, type Side, tooLarge } from './message.ts';
 
 const IN_HAND_BYTES_MAX = 2 * MESSAGE_BYTES_MAX;
-/** Of a line that is too large: where its id may stand. */
+/** The end of a line that is too large is kept, where its id may stand. */
 const END_BYTES = 64 * 1024;
 const LINE_END = 0x0a;
 

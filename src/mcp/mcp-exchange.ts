@@ -30,7 +30,7 @@ type Routed = { onward?: string; back?: string };
 type Waiting = {
   id: Id;
   method: string;
-  /** Of a revision in which a result says that it is whole. */
+  /** Says whether the revision is one in which a result says that it is whole. */
   isStateless: boolean;
   call: CalledTool | undefined;
   trace: string;
@@ -86,7 +86,7 @@ export class McpExchange {
     return this.#waiting.size;
   }
 
-  /** Of those. */
+  /** The ids of those. */
   get ids(): Id[] {
     return [...this.#waiting.values()].map(({ id }) => id);
   }
@@ -362,12 +362,12 @@ function metaOf({ text, params }: McpMessage): Map<string, Member> | undefined {
   return at === undefined ? undefined : membersOf(text, at.start);
 }
 
-/** Of the revision that is said with each message, since 2026-07-28. */
+/** The revision that is said with each message, since 2026-07-28. */
 export function versionOf(message: McpMessage): string | undefined {
   return stringAt(message.text, metaOf(message)?.get(PROTOCOL_VERSION));
 }
 
-/** Of a message about tools: why no one could say what is called; undefined: it is right. */
+/** Says of a message about tools why no one could say what is called; undefined: it is right. */
 function whatIsWrong({ method, text, members, params }: McpMessage): string | undefined {
   for (const key of params.keys())
     if (LIKE_PARAMS.test(key) && !PARAMS.has(key)) return `params: a key is not one of MCP in its letters: ${key}`;

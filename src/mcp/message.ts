@@ -22,9 +22,11 @@ export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
 export const INTERNAL_ERROR = -32603;
 
-/** Of a message: larger than any result that a model could be shown, and a bound of what one costs. */
+/**
+ * A message has this size at most: larger than any result that a model could be shown, and a bound of what one costs.
+ */
 export const MESSAGE_BYTES_MAX = 32 * 1024 * 1024;
-/** Of a batch: as many requests as may wait. */
+/** A batch has so many requests at most: as many as may wait. */
 const BATCH_MAX = 1_000;
 
 /** `text`: as it was written. `key`: the same for ids that are the same. */
@@ -36,7 +38,7 @@ export type McpMessage = {
   id: Id | undefined;
   /** Empty for an answer. */
   method: string;
-  /** Of `params`, where they are an object. */
+  /** The members of `params`, where they are an object. */
   params: ReadonlyMap<string, Member>;
 };
 /** `id`: its text, or `null`. */

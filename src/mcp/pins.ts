@@ -25,7 +25,7 @@ const PINNED = ['title', 'description', 'inputSchema', 'outputSchema', 'annotati
 const LOCK_WAIT_MS = 5_000;
 const LOCK_STALE_MS = 10_000;
 const LOCK_LOOK_MS = 20;
-/** Of a server, let through or taken out: 2 MB of the file. */
+/** So many tools of a server are kept, let through or taken out: 2 MB of the file. */
 const KEPT_MAX = 20_000;
 
 export class ToolPins {
@@ -100,7 +100,7 @@ export class ToolPins {
   }
 }
 
-/** Of what a model reads of a tool, whatever the order of its keys. `tool`: its text. */
+/** The hash of what a model reads of a tool, whatever the order of its keys. `tool`: its text. */
 export function hashOfTool(tool: string): string {
   const read = parseExact(tool) as Record<string, unknown>;
   const said = exactJson(inOrder(Object.fromEntries(PINNED.map((key) => [key, read[key]]))));

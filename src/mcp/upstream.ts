@@ -95,8 +95,8 @@ export function isStream({ headers }: IncomingMessage): boolean {
 }
 
 /**
- * Of a stream, which goes on in another where it breaks: `again` asks for what came behind an event. Ends when the
- * server ends it for good, or it broke and `isDone`.
+ * The events of a stream, which goes on in another where it breaks: `again` asks for what came behind an event. Ends
+ * when the server ends it for good, or it broke and `isDone`.
  */
 export async function* eventsOf(
   first: IncomingMessage,

@@ -327,7 +327,7 @@ class BoundHistogram {
   readonly #name: string;
   readonly #labels: Record<string, string>;
   readonly #borders: readonly number[];
-  /** Of each bucket alone; the last one is beyond all borders. */
+  /** The count of each bucket alone; the last one is beyond all borders. */
   readonly #counts: Float64Array;
   #sum = 0;
 

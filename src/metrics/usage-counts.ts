@@ -62,8 +62,8 @@ class BoundedCounts<T extends Kept> {
   #last: T;
   #foldedMs = Number.NEGATIVE_INFINITY;
   /**
-   * Of those that made room, as last shown: a series that comes back continues from there, where from 0 it might pass
-   * its old value unseen.
+   * The counts of those that made room, as last shown: a series that comes back continues from there, where from 0 it
+   * might pass its old value unseen.
    */
   readonly #left = new Map<string, Float64Array>();
 

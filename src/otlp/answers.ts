@@ -8,7 +8,7 @@ import type { OtlpSignal } from './span.ts';
 /** The forms in which spans come. */
 export type SpansForm = 'protobuf' | 'json';
 
-/** Of the spans of a request. `reasons`: why some were rejected. */
+/** The outcome of a request's spans. `reasons`: why some were rejected. */
 export type SpansOutcome = { spans: number; ignored: number; rejected: number; reasons: readonly string[] };
 
 const TYPES: Record<SpansForm, string> = { protobuf: 'application/x-protobuf', json: 'application/json' };

@@ -118,7 +118,7 @@ function readResource(reader: BinaryReader, path: string, { form, decoded }: Omi
   if (fault !== undefined) rejectFrom(decoded, first, fault);
 }
 
-/** Of the message that is read. */
+/** The place of the message that is read. */
 let place: string;
 
 /** What is wrong within a message that ends at `end`; the reader goes on behind it. */
@@ -167,7 +167,7 @@ function readScope(reader: BinaryReader, path: string, { form, resource, decoded
 /** `body`, `observedMs`: of a log record alone. */
 type Unfinished = TraceSpan & { events: SpanEvent[]; body?: AttributeValue; observedMs?: number };
 
-/** Of the span that is read; its fields' readers are made once. */
+/** The span that is read; its fields' readers are made once. */
 let span: Unfinished;
 let read: AttributesInOrder;
 
@@ -249,7 +249,7 @@ const STATUS: Fields = {
   ],
 };
 
-/** Of a log record; it is read as a span whose name is that of the event. */
+/** The fields of a log record; it is read as a span whose name is that of the event. */
 const RECORD: Fields = {
   1: time('startMs'),
   5: [

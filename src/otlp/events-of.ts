@@ -32,7 +32,7 @@ const DIALECTS: readonly Dialect[] = [openInference, claudeCode, genAi, vercelAi
 /** In which conversation, whatever dialect it is. */
 const CONVERSATION = [...new Set(DIALECTS.flatMap(({ conversation }) => conversation))];
 
-/** Of each span; none where it is of no interest. */
+/** The events of each span; none where it is of no interest. */
 export function eventsOf(spans: readonly TraceSpan[]): SpanEventOut[][] {
   const own = spans.map(ownEvent);
   const readings = spans.map((span, i) => (own[i] === undefined ? readingOf(span) : undefined));
@@ -124,7 +124,7 @@ function completionOf(span: TraceSpan, call: ModelCall, counted: Usage | undefin
 
 /** Roles of those who speak to the model: an answer may come with all that was before it. */
 const NOT_THE_MODEL = new Set(['user', 'human', 'system', 'developer', 'tool', 'function']);
-/** Of a message, and said by `response`, `tool_calls` and `finish_reasons`. */
+/** The members of a message that `response`, `tool_calls` and `finish_reasons` say. */
 const SAID_ELSEWHERE = new Set(['role', 'content', 'tool_calls', 'finish_reason', 'index', 'id', 'type']);
 
 /** `messages`: where the text and the calls are not all of it. */
@@ -161,7 +161,7 @@ function toolEventOf(span: TraceSpan, { tool, arguments: args, callId, result }:
   return { type: 'tool_call', atMs: span.startMs, payload: given(payload) };
 }
 
-/** Of a sum of other spans nothing is under `tokens_used`. */
+/** The event of another span. The sum of other spans has nothing under `tokens_used`. */
 function customOf(span: TraceSpan, { what, input, output, usage = {} }: Other): SpanEventOut {
   const sums = sumsOf(usage);
   const payload = {

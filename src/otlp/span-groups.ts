@@ -95,7 +95,7 @@ export function readSpans({ body, form, signal = 'traces' }: SentSpans, options:
   return { ...counts, signal, kept: [...kept.values()], ofTraces: owners.ofTraces };
 }
 
-/** Of log records several are one. */
+/** Counts spans. Several log records are one. */
 export function countOf(spans: readonly { records?: number | undefined }[]): number {
   return spans.reduce((sum, { records = 1 }) => sum + records, 0);
 }

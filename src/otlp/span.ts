@@ -146,7 +146,7 @@ export class Undecodable extends Error {
 export const SPANS_MAX = 8_192;
 /** SDKs keep 128 of a span; conversations that are written flat, one attribute a message, have more. */
 export const ATTRIBUTES_MAX = 2_048;
-/** Of values in values, as in any JSON that comes in. */
+/** Values in values are as deep at most as in any JSON that comes in. */
 export const DEPTH_MAX = JSON_DEPTH_MAX;
 
 export function textOf(attributes: Attributes, ...names: readonly string[]): string | undefined {
@@ -181,7 +181,7 @@ export function parsed(value: AttributeValue): AttributeValue {
   return typeof value === 'string' && /^\s*[[{]/.test(value) ? anyJson(value) : value;
 }
 
-/** Of objects and arrays that were read out of text. */
+/** The texts that objects and arrays were read out of. */
 const SOURCES = new WeakMap<object, string>();
 
 /**

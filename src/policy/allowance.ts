@@ -20,15 +20,15 @@ type AllowanceTime = { second: number; burst: number };
  */
 const LOOP_UNITS: AllowanceUnits = { request: 2_000_000, second: 80_000_000, burst: 8_000_000 };
 /**
- * Of all shadows of an account together: a quarter of it, and a twentieth of a core. What is saved up is a rush of some
- * thousand events, or the pauses of a machine under load.
+ * The time of all shadows of an account together: a quarter of the account's, and a twentieth of a core. What is saved
+ * up is a rush of some thousand events, or the pauses of a machine under load.
  */
 const SHADOW_TIME: AllowanceTime = { second: 50, burst: 500 };
 export const SHADOW_UNITS: AllowanceUnits = {
   ...{ request: 1_000_000, second: 20_000_000, burst: 4_000_000 },
   time: SHADOW_TIME,
 };
-/** Of one event no more is counted: it was a pause of the process. */
+/** One event counts no more than this: the rest was a pause of the process. */
 const EVENT_MS_MAX = 3;
 /** The same in the judging thread, where large events are judged: a request has 50 ms, in slices. */
 export const SHADOW_UNITS_APART: AllowanceUnits = {
@@ -46,9 +46,9 @@ export class TooLong extends Error {
 /** Thrown where a stack would say nothing. */
 export const TOO_LONG = new TooLong('judged elsewhere');
 
-/** Of one account, while one of its requests is judged. */
+/** The allowance of one account, while one of its requests is judged. */
 export class Allowance {
-  /** Of the request. */
+  /** The time that is left to the request. */
   left = 0;
   readonly #units: AllowanceUnits;
   #ofAccount: number;

@@ -21,7 +21,7 @@ export const OVER_BUDGET = new OverBudget('the work of a policy on one event is 
 export const UNCOUNTED_UNITS = 4_000_000;
 
 export class Budget {
-  /** Of the policy's bound. */
+  /** The units that are left of the policy's bound. */
   left = 0;
   /** What may still be done on the loop that answers; over it the event is judged elsewhere, from its beginning. */
   here = 0;

@@ -68,7 +68,10 @@ function pivotOf({ path, signs }: FieldCondition, sought: Sought): Pivot | null 
   return place === null ? null : { bits: [], stands: [{ path: place, what: STANDS.there }] };
 }
 
-/** Of each list one text must occur in an event for the rule to match it; whatever else would be asked first. */
+/**
+ * Lists texts. One text of each list must occur in an event for the rule to match it; whatever else would be asked
+ * first.
+ */
 export function literalsOfRule({ conditions, terms, expression, schema }: Rule): readonly (readonly string[])[] {
   const signs = conditions.flatMap((condition) => [...condition.signs.keys, ...condition.signs.texts]);
   // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.

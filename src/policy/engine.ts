@@ -116,7 +116,7 @@ export type RuleSetOptions = {
 export class RuleSet {
   readonly size: number;
   readonly traceKey: string | undefined;
-  /** Of judgements that are not made at once; all sets of the account that share filters have the same. */
+  /** The turns of judgements that are not made at once; all sets of the account that share filters have the same. */
   readonly turns: Turns;
   /** Policies that are tried beside these. Set before the first judgement, if at all. */
   shadows: Shadows | undefined;
@@ -126,7 +126,7 @@ export class RuleSet {
   readonly #agents: ReadonlySet<string>;
   readonly #plans = new Map<string, (Plan | undefined)[]>();
   readonly #counted = new Map<string, Plan['counted']>();
-  /** Of the agent that was asked for last: a request's events are all of one. */
+  /** The agent that was asked for last: a request's events are all of one. */
   #lastAgent: string | undefined;
   #lastPlans: (Plan | undefined)[] = [];
   /** What the demands of the rules speak of: to be looked for in an event's text before `look`. */
@@ -429,7 +429,7 @@ export class RuleSet {
     }
   }
 
-  /** Of all live data filters: one for those that inspect the whole payload, others for those of single fields. */
+  /** The live data filters: one for those that inspect the whole payload, others for those of single fields. */
   #liveFilters(): readonly Filter[] {
     if (this.#live.length === 0) return NO_FILTERS;
     if (this.#isHere && this.#isLarge) throw TOO_LONG;

@@ -89,7 +89,8 @@ export type Decision = {
   readonly policyId: string | null;
   readonly approvalId?: string;
   /**
-   * Of the policy that decided, where the outcome is pending: how long the event waits, and what becomes of it then.
+   * The terms of the policy that decided, where the outcome is pending: how long the event waits, and what becomes of
+   * it then.
    */
   readonly approval?: ApprovalTerms;
   readonly matches: readonly PolicyMatch[];

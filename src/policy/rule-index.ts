@@ -26,7 +26,7 @@ export type Plan = {
   /** Those of `always` that are limits which count every event, and the others. */
   limits: IndexedRule[];
   asked: IndexedRule[];
-  /** Of the others: by the bit that must show, by what must stand at a path, and those that are asked in any case. */
+  /** The other rules: by the bit that must show, by what must stand at a path, and those that are asked in any case. */
   byBit: Map<number, IndexedRule[]>;
   byPath: Map<number, IndexedRule[]>[];
   unpivoted: IndexedRule[];
@@ -62,7 +62,7 @@ export function outcomeOfMatch(type: PolicyType, actions: readonly PolicyAction[
 
 const filters = new WeakMap<DataFilterTerms, Filter>();
 
-/** Of a data filter that inspects fields: kept as long as its policy is not changed. */
+/** The filter of a data filter that inspects fields: kept as long as its policy is not changed. */
 function filterOf(terms: DataFilterTerms): Filter {
   let filter = filters.get(terms);
   if (filter === undefined) {

@@ -9,7 +9,7 @@ import type { Demand } from './text-view.ts';
 
 /** What an event shows of signs has so many bits (ingest/wasm/layout.ts); beyond, several share one. */
 export const SIGN_BITS = 512;
-/** Of all signs of a set: spellings of fingerprints, and elements. */
+/** All signs of a set have so many spellings of fingerprints, and so many elements. */
 export const SPELLINGS_MAX = 16_000;
 export const ELEMENTS_MAX = 64_000;
 /** Watched paths: as many have a place in the record of an event (there, too). */
@@ -20,7 +20,7 @@ const PATH_CHARACTERS_MAX = 256;
 export const UNKNOWN: unique symbol = Symbol('unknown');
 
 export class Sought {
-  /** Of each number the signs of which one must show. */
+  /** The signs of each number, of which one must show. */
   readonly signs: (readonly Sign[])[];
   /** The keys of each path. */
   readonly paths: (readonly string[])[];

@@ -6,7 +6,7 @@ export type TextView = {
   type: EventType;
   agent_id: string;
   trace_id: string | undefined;
-  /** Of the payload. */
+  /** The payload's size. */
   bytes: number;
   /** May any text be found in it, whatever its bytes show? */
   readonly isOdd: boolean;

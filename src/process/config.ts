@@ -211,7 +211,7 @@ function isOfOthers(name: string, value: string | undefined): boolean {
   return /_PORT$/.test(name) && /^(tcp|udp|sctp):\/\//.test(value ?? '');
 }
 
-/** Of commands that are clients of a service. */
+/** The settings of commands that are clients of a service. */
 export function clientSettings(): { url: string | undefined; key: string | undefined } {
   const { GATEHOUSE_URL: url, GATEHOUSE_API_KEY, GATEHOUSE_KEY } = process.env;
   return { url, key: GATEHOUSE_API_KEY ?? GATEHOUSE_KEY };

@@ -48,7 +48,7 @@ export class CurrentWork {
   }
 }
 
-/** Of this process. */
+/** The current work of this process. */
 export const currentWork = new CurrentWork();
 
 function write(to: Uint8Array, text: string): void {

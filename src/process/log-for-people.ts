@@ -47,7 +47,7 @@ function counted(count: unknown, one: string, plural = 's'): string {
   return `${count} ${count === 1 ? one : `${one}${plural}`}`;
 }
 
-/** Of an error what it says; where it was thrown is for the JSON of the log. */
+/** Writes what an error says; where it was thrown is for the JSON of the log. */
 function textOf(value: unknown): string {
   const { message } = (value ?? {}) as { message?: unknown };
   const text = typeof message === 'string' ? message : typeof value === 'string' ? value : JSON.stringify(value);

@@ -13,7 +13,7 @@ import type { Config } from '../process/config.ts';
 import { userFacingMessage } from '../process/report-failure.ts';
 
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
-/** Of the options of a command, as they are declared. */
+/** The values of a command's options, as they are declared. */
 type Values = Record<string, string | boolean | undefined>;
 type Entry = {
   usage: string;

@@ -322,7 +322,7 @@ function eventsOnceStored(clickhouse: ClickHouse, barrier: ReadBarrier): FetchEv
   };
 }
 
-/** Of a policy that was changed a moment ago, too. */
+/** Fetches revisions, also that of a policy that was changed a moment ago. */
 function revisionsOnceStored(clickhouse: ClickHouse, barrier: ReadBarrier): FetchRevision {
   return async (account, policyId, revision) => {
     await barrier.waitForJournal(account);

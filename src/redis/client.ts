@@ -102,7 +102,7 @@ function onceClosed(client: Commands, listener: () => void): void {
   };
 }
 
-/** Of a client for commands: a connection of its own for writes, so that others do not wait for replicas. */
+/** The writing connection of a client for commands: others do not wait for replicas then. */
 const siblings = new WeakMap<Commands, Commands>();
 
 /**
@@ -296,7 +296,7 @@ function connect(address: RedisAddress, { isAcknowledging }: { isAcknowledging: 
   return client;
 }
 
-/** Of the last try to connect, as long as there is no connection. */
+/** The error of the last try to connect, as long as there is no connection. */
 const connectErrors = new WeakMap<Commands, Error>();
 
 /** Why there is no connection; undefined: there is one, or nothing has failed yet. */
@@ -309,7 +309,7 @@ function innermost(error: Error & { lastNodeError?: Error | undefined }): Error 
   return error.lastNodeError ?? error;
 }
 
-/** Of a client that is alone nothing is asked: then a number is wanted. */
+/** Counts replicas. A client that is alone is asked nothing: then a number is wanted. */
 function replicasBySentinels(client: Redis, url: string): () => Promise<number> {
   const address = sentinelAddressOf(url);
   if (address === undefined) return () => Promise.reject(new Error('no Sentinels'));

@@ -8,7 +8,7 @@
 import type { Redis } from 'ioredis';
 import { type Commands, mastersOf, nameOf } from './client.ts';
 
-/** Of one master. null: not to be learnt. */
+/** The settings of one master. null: not to be learnt. */
 type NodeSettings = {
   node: string;
   source: 'config' | 'info' | 'none';

@@ -250,7 +250,7 @@ export class Keys {
 
   /** String: the shard of the index that this hash lies in was founded. */
   apiKeyMark = (sha256: string) => this.#indexMark(stableHash(sha256) % REGISTRY_SHARDS);
-  /** Of every shard of the index. */
+  /** The marks of every shard of the index. */
   apiKeyMarks = () => this.ofShards((shard) => this.#indexMark(shard));
 
   // -- global

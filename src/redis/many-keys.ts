@@ -18,8 +18,8 @@ export async function streamLengths(client: Commands, streams: readonly string[]
 }
 
 /**
- * Of each sorted set at most `max` members whose score is at most `now`, lowest first, behind the first `from[i]`, or
- * from the beginning.
+ * Reads from each sorted set at most `max` members whose score is at most `now`, lowest first, behind the first
+ * `from[i]`, or from the beginning.
  */
 export async function dueMembers(
   client: Commands,

@@ -3,7 +3,9 @@
 const RECONNECT_MS_STEP = 25;
 const RECONNECT_MS_MAX = 500;
 
-/** Of the attempt that follows so many failed ones; with jitter, so that not all processes come at once. */
+/**
+ * The pause before the attempt that follows so many failed ones; with jitter, so that not all processes come at once.
+ */
 export function reconnectMs(attempt: number): number {
   return Math.min(attempt * RECONNECT_MS_STEP, RECONNECT_MS_MAX) + Math.floor(Math.random() * RECONNECT_MS_STEP);
 }

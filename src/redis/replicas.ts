@@ -60,7 +60,10 @@ class Group {
 
 const holds = new WeakMap<Redis, ReplicaHold>();
 
-/** Of a client, or of a node of a Cluster, before its first command. `replicasOf`: how many the node has, from it. */
+/**
+ * Makes a client, or a node of a Cluster, wait for replicas; to be called before its first command. `replicasOf`: how
+ * many the node has, from it.
+ */
 export function holdUntilReplicated(node: Redis, wanted: ReplicasWanted, replicasOf: ReplicasOf): void {
   holds.set(node, new ReplicaHold(node, wanted, replicasOf));
 }
@@ -89,7 +92,7 @@ class ReplicaHold {
   readonly #resolvers = new WeakMap<Command, Command['resolve']>();
   /** undefined: nothing was sent since the last WAIT. */
   #group: Group | undefined;
-  /** Of the connection: it changes when one is lost. */
+  /** The number of the connection: it changes when one is lost. */
   #connection = 0;
   #isAsking = false;
   #isDue = false;

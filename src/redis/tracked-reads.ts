@@ -23,7 +23,7 @@ const PING_MS = 1_000;
 const SILENT_MS_MAX = 3_000;
 /** While reads fail, the client is replaced this often: a promotion is followed well within 2 s. */
 const RENEW_MS = 500;
-/** Of a client that takes another's place: it keeps trying, perhaps at a node that is gone. */
+/** A client that takes another's place has so long to connect: it keeps trying, perhaps at a node that is gone. */
 const RENEW_CONNECT_MS = 1_000;
 /** A master that was cut off is read no longer than this after a promotion. */
 const MASTER_LOOK_MS = 1_000;
@@ -75,7 +75,7 @@ export class TrackedReads {
   readonly #onInvalidate: (key: string | null) => void;
   readonly #sentinels: Sentinels | undefined;
   readonly #looks = new Periodic(MASTER_LOOK_MS, () => this.#lookForMaster());
-  /** Of the master that Sentinels named: `redis://host:port`. */
+  /** The URL of the master that Sentinels named: `redis://host:port`. */
   #master: string | undefined;
   /** undefined: no Sentinel has named a master yet. */
   #client: Reads | undefined;

@@ -30,7 +30,7 @@ export type AccountRecord = {
   updated_at: string;
 };
 
-/** Of the account that every start makes where it is not there. */
+/** The name of the account that every start makes where it is not there. */
 export const DEFAULT_NAME = 'default';
 const FIRST_KEY_LABEL = 'first admin key';
 const BOOTSTRAP_LABEL = 'bootstrap key';

@@ -25,7 +25,7 @@ export function activeWrites(keys: Keys, account: string, policy: Policy): Comma
   return [...gone, ['sadd', keys.activeShadows(account), id], ...expiry];
 }
 
-/** Of one that is inactive, or gone. */
+/** The writes of a policy that is inactive, or gone. */
 export function inactiveWrites(keys: Keys, account: string, id: string): CommandArgs[] {
   return [
     ['srem', keys.activePolicies(account), id],

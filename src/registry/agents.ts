@@ -452,7 +452,7 @@ function differs(agent: AgentRecord, { description, framework, metadata }: Agent
   );
 }
 
-/** Of a note of the watch: when the notified silence began, epoch ms; undefined: none was notified. */
+/** Reads from a note of the watch when the notified silence began, epoch ms; undefined: none was notified. */
 function silenceToldOf(note: string | null | undefined): number | undefined {
   const began = /^t(\d+)\//.exec(note ?? '')?.[1];
   return began === undefined ? undefined : Number(began);

@@ -227,15 +227,15 @@ export function keyCreation(keys: Keys, account: string, record: ApiKeyRecord, a
   };
 }
 
-/** Of the audit entries. With `agent_id` they belong to the agent, and go with it. */
+/** The details of the audit entries. With `agent_id` they belong to the agent, and go with it. */
 function detailsOf(record: ApiKeyRecord): Record<string, unknown> {
   const { id: _id, agent_id: _agent, created_at: _at, expires_at: _until, hint: _hint, ...rights } = shown(record);
   return { ...rights, ...ofAgent(record.agent_id) };
 }
 
 /**
- * Of the audit entry of a key whose agent is deleted: the account's record that it was revoked, so it does not go with
- * the agent.
+ * The details of the audit entry of a key whose agent is deleted: the account's record that it was revoked, so it does
+ * not go with the agent.
  */
 export function orphanDetails(record: ApiKeyRecord): Record<string, unknown> {
   const { agent_id: _gone, ...rest } = detailsOf(record);

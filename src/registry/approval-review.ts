@@ -34,8 +34,8 @@ export type Review =
 /** `created_at`: of the event. */
 export type Reviewed = Pick<Approval, 'agent_id' | 'event_id' | 'created_at'> & {
   /**
-   * Of an answer that is given again: what it rests on. Any other policy that asks for approval, or redacts, holds it
-   * back, too. Left out: a person has decided, knowing what is stored.
+   * The matches that an answer which is given again rests on. Any other policy that asks for approval, or redacts,
+   * holds it back, too. Left out: a person has decided, knowing what is stored.
    */
   matches?: readonly PolicyMatch[];
 };

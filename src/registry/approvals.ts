@@ -81,7 +81,7 @@ export class Approvals {
     this.#reviewing = { fetchEvent: options.fetchEvent, work: options.work ?? HERE };
   }
 
-  /** Of those given, the ones that Redis does not know: neither pending nor decided lately. */
+  /** Finds those of the given approvals that Redis does not know: neither pending nor decided lately. */
   async unknown(account: string, approvals: readonly Approval[]): Promise<Approval[]> {
     if (approvals.length === 0) return [];
     const known = await this.#texts(
@@ -117,7 +117,10 @@ export class Approvals {
     });
   }
 
-  /** Of the ids, JSON of those that Redis knows. Cheap, and blind to a deleted agent until its erasure: for polling. */
+  /**
+   * Reads the JSON of those approvals that Redis knows. Cheap, and blind to a deleted agent until its erasure: for
+   * polling.
+   */
   look(account: string, ids: readonly string[]): Promise<(Approval | null)[]> {
     return answering(async () =>
       (await this.#texts(account, ids)).map((text) => (text === null ? null : (JSON.parse(text) as Approval))),

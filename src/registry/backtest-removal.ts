@@ -15,7 +15,7 @@ type Stores = { redis: Commands; keys: Keys };
 
 const dropScript = new Script<number>('backtest-drop', readAsset('src/redis/backtest-drop.lua'));
 const restart = new Script<number>('backtest-restart', readAsset('src/redis/backtest-restart.lua'));
-/** Of one shard at once: there are as many again a minute later. */
+/** One shard removes so many at once: there are as many again a minute later. */
 const EXPIRED_MAX = 100;
 /** Its owner may keep something between the reading and the restart. */
 const ROUNDS_MAX = 20;
@@ -47,7 +47,7 @@ function isScopedTo({ shown }: BacktestRecord, agent: string): boolean {
   return shown.agent_id === agent || shown.policy.agent_id === agent;
 }
 
-/** Of agents that have no line it is not known. */
+/** Asks whether agents have counted. It is not known of agents that have no line. */
 async function hasCounted(
   { redis, keys }: Stores,
   account: string,

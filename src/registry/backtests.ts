@@ -35,7 +35,7 @@ import { type Actor, isWithin, keepWithin } from './principal.ts';
 /** A revision of a policy, the newest where none is named; null: there is none. */
 export type FetchRevision = (account: string, policyId: string, revision?: number) => Promise<PolicyRevision | null>;
 
-/** Of what is named and is not there. */
+/** The answer to an order names what is not there. */
 export type Ordered = Backtest | 'no_agent' | 'no_policy' | 'no_revision';
 
 type Tried = Pick<BacktestRecord, 'tried' | 'inForce'> & { policyId: string | null; revision: number | null };

@@ -39,7 +39,7 @@ const START_MS_MAX = 2_000;
 /** Time for a notice that is on its way to arrive before it counts as lost. With CHECK_MS well under a second. */
 const GRACE_MS = 100;
 
-/** Of an account's policies, and all that comes before the id in the names of its agents. */
+/** The keys of an account's policies, and all that comes before the id in the names of its agents. */
 type Names = { policies: string; agentPrefix: string };
 
 export class RegistryCache {

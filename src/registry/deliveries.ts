@@ -136,7 +136,7 @@ export function dequeueWrites(keys: Keys, { account, id, lane }: DeliveryRecord)
   ];
 }
 
-/** Of a lane among all of its shard. */
+/** The name of a lane among all of its shard. */
 export function laneName(account: string, lane: string): string {
   return `${account}/${lane}`;
 }

@@ -17,7 +17,7 @@ import { ofAgent } from './named-records.ts';
 import { revisionSha256 } from './revision-texts.ts';
 
 const SAID_MS = 24 * 60 * 60 * 1000;
-/** Of one commit: some hundred kilobytes. */
+/** One commit has so many changes: some hundred kilobytes. */
 const CHANGES_AT_ONCE = 100;
 
 type Changed = JournalEntry['changes'][number];

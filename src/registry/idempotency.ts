@@ -28,7 +28,7 @@ const begin = new Script<[state: string, answer?: string]>(
   { acknowledges: true },
 );
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
-/** Of an account: 16 MB if all are the largest policies. The oldest go first. */
+/** An account keeps so many answers: 16 MB if all are the largest policies. The oldest go first. */
 const ANSWERS_KEPT_MAX = 1_000;
 const NOTHING_KEPT: Keeping = { guards: [], writes: () => [] };
 

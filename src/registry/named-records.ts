@@ -35,12 +35,12 @@ export type Named = {
   id: string;
   name: string;
   agent_id: string | null;
-  /** Of kinds that can be changed. */
+  /** The status of kinds that can be changed. */
   status?: Status;
   updated_at?: string;
-  /** Of policies: by whom it is declared. */
+  /** The owner by whom a policy is declared. */
   owner?: string;
-  /** Of kinds that have revisions: from 1, raised by each change. A deletion is one, too. */
+  /** The revision of kinds that have them: from 1, raised by each change. A deletion is one, too. */
   revision?: number;
 };
 

@@ -198,7 +198,7 @@ export class Policies {
     return original;
   }
 
-  /** Of an edit. */
+  /** What an edit adds to its change. */
   #recounted(account: string, actor: Actor): Required<Pick<Edit<Policy>, 'more' | 'refusal'>> {
     return {
       more: (before, after) => {

@@ -29,7 +29,7 @@ import { readPolicy } from './policy-record.ts';
 import type { Actor } from './principal.ts';
 import { shadowMistakes, withExpiry } from './shadow-policies.ts';
 
-/** Of a declaration with more mistakes the first ones are named. */
+/** A declaration with more mistakes names the first ones. */
 const MISTAKES_TOLD_MAX = 50;
 
 /** `after` null: it is to be deleted. `copies`: of a shadow that is new, the policy that it copies. */
@@ -80,7 +80,9 @@ export class PolicyDeclarations {
     return new Map(read.map((one) => [one.record.name, one]));
   }
 
-  /** Of what is to be changed: does it compile, and is its agent there? What was found sound is not looked at again. */
+  /**
+   * Checks what is to be changed: does it compile, and is its agent there? What was found sound is not looked at again.
+   */
   async #check(
     account: string,
     { policies }: PolicyDeclaration,
@@ -216,7 +218,7 @@ function plan(
   return planned;
 }
 
-/** Of policies that are new by their names: those that are there under another one, with the same text. */
+/** Finds for policies that are new by their names those that are there under another one, with the same text. */
 function renamesOf(declared: readonly Policy[], left: readonly Read<Policy>[]): Map<Policy, Read<Policy>> {
   const textOf = (policy: Policy) => exactJson({ ...comparable(policy), name: '', description: '' });
   const alike = new Map<string, { declared: Policy[]; left: Read<Policy>[] }>();
@@ -245,7 +247,7 @@ const STATE: Partial<Record<Policy['type'], string>> = {
   require_approval: 'what waits for its approval can still be decided, and is blocked when its time is over',
 };
 
-/** Of a policy that is new, where one goes that it may have been, with another text. */
+/** Names the policies that go and that a new policy may have been, with another text. */
 function takenForRenamed({ type, agent_id: agent, mode }: Policy, gone: readonly Read<Policy>[]): string[] {
   const alike = gone.filter(({ record }) => record.type === type && record.agent_id === agent && record.mode === mode);
   if (STATE[type] === undefined || alike.length !== 1) return [];

@@ -80,7 +80,7 @@ export function waitingAs(actor: Actor, account: string): string {
   return isBound(actor) ? `${account}/agents` : account;
 }
 
-/** Of a bound of the account: what the actor may fill, beside all that is there. */
+/** The share of a bound of the account that the actor may fill, beside all that is there. */
 export function shareOf(actor: Actor, max: number): number {
   return isBound(actor) ? Math.floor(max * BOUND_SHARE_MAX) : max;
 }

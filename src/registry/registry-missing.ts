@@ -1,7 +1,7 @@
 // The answer where Redis has lost the registry (presence.ts finds out).
 import { ServiceError } from '../common/errors.ts';
 
-/** Of a write: nothing was recorded. */
+/** The answer to a write: nothing was recorded. */
 export function registryMissing(): ServiceError {
   return new ServiceError(
     'unavailable',

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { differencesOf } from '../common/differences.ts';
 import { exactJson, parseExact } from '../common/exact-json.ts';
 
-/** Of the audit entry: the fields that changed. Without `before` nothing is compared. */
+/** The fields that changed, as the audit entry has them. Without `before` nothing is compared. */
 type Changed = { before?: unknown; after?: unknown };
 
 /** `record`: null: deleted. */

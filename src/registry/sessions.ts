@@ -147,8 +147,8 @@ export class Sessions {
   }
 
   /**
-   * Of this account: those that are over by time, what is left of others, and the oldest of this key where it has as
-   * many as it may.
+   * Finds the account's sessions that have ended: those that are over by time, what is left of others, and the oldest
+   * of this key where it has as many as it may.
    */
   async #ended(account: string, keyId: string, nowMs: number): Promise<string[]> {
     const { redis, keys } = this.#store;

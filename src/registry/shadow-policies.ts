@@ -47,7 +47,10 @@ export function isExpired({ mode, expires_at: expiresAt }: Policy, nowMs: number
   return mode === 'shadow' && expiresAt !== undefined && Date.parse(expiresAt) <= nowMs;
 }
 
-/** Of a rate limit: its counters begin with none, and for so long say less than they would. 0: of any other policy. */
+/**
+ * The window of a rate limit: its counters begin with none, and for so long say less than they would. 0: any other
+ * policy.
+ */
 export function limitWindowMs({ type, conditions }: Policy): number {
   return type === 'rate_limit' ? (parseDuration(conditions['window']) ?? 0) * 1000 : 0;
 }

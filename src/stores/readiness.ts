@@ -16,7 +16,7 @@ import { clickhouseFault, redisFault, type StoreFault } from './faults.ts';
 import type { RedisWatch } from './redis-watch.ts';
 
 const READY_KEPT_MS = 200;
-/** Of a key that a probe writes. */
+/** A key that a probe writes is kept so long. */
 const PROBE_KEPT_MS = 60_000;
 const NO_ACCOUNT: StoreFault = { kind: 'registry', reason: 'there is no account: "gatehouse migrate" makes the first' };
 /** Making room takes an operator. */
@@ -30,7 +30,7 @@ export async function readiness(parts: {
   keys: Keys;
   clickhouse: ClickHouse;
   watch: Pick<RedisWatch, 'trouble' | 'reason' | 'degraded'>;
-  /** Of the embedded Redis's disk, where a supervisor looks after it. */
+  /** The room on the embedded Redis's disk, where a supervisor looks after it. */
   room?: Room | undefined;
   /** Aborted: the process ends soon, and is to get no more calls. */
   leaving: AbortSignal;

@@ -223,7 +223,7 @@ export class AppendOnce {
   }
 }
 
-/** Of a step that records nothing: a lost answer to it does no harm. */
+/** The error of a step that records nothing: a lost answer to it does no harm. */
 export function nothingRecorded(cause: unknown): ServiceError {
   const error = toServiceError(cause);
   if (error.recorded === false) return error;

@@ -55,7 +55,8 @@ class Partition {
   waiting: Entry[] = [];
   inFlight = 0;
   /**
-   * Of the last entry that was sent: what the next one will probably hold, so that it need not grow to it step by step.
+   * The size of the last entry that was sent: the next one will probably hold as much, so that it need not grow to it
+   * step by step.
    */
   lastBytes = 0;
   /** Agent -> its account: agents with events since the last report to Redis. */
@@ -69,7 +70,7 @@ class Partition {
   }
 }
 
-/** Of a usual summary. */
+/** A usual summary has this size. */
 const SUMMARY_BYTES = 130;
 
 /** What became of one entry. */
@@ -82,13 +83,13 @@ export class Appender {
   readonly #bytesMax: number;
   readonly #buffers: BufferPool;
   #bytes = 0;
-  /** Of them, those that Redis has not answered yet; and how many entries they are. */
+  /** The bytes of those that Redis has not answered yet; and how many entries they are. */
   #bytesInFlight = 0;
   #inFlight = 0;
   #callers = 0;
   #scheduled = false;
   #late: NodeJS.Timeout | undefined;
-  /** Of this tick. */
+  /** The answered of this tick. */
   #answered: Answered[] = [];
   #closed = false;
   #onEmpty: (() => void) | undefined;

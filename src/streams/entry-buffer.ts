@@ -27,7 +27,7 @@ class EntryCommand extends Command {
   }
 }
 
-/** Of a length, in digits, and the line ends around it. */
+/** A length has so many digits at most, with the line ends around it. */
 const LENGTH_BYTES_MAX = 16;
 /** Between rows and summaries, and behind them. */
 const AROUND_SUMMARIES_BYTES_MAX = 48;
@@ -69,7 +69,7 @@ export class EntryBuffer {
     return this.#packed === undefined;
   }
 
-  /** Of rows and summaries as they were added. */
+  /** The size of rows and summaries as they were added. */
   get length(): number {
     return this.#length;
   }

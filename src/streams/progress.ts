@@ -26,13 +26,13 @@ export class Progress {
     this.#keys = keys;
   }
 
-  /** Of events: stored (`store`), or inspected for what is unusual (`anomaly`). */
+  /** The progress of events: stored (`store`), or inspected for what is unusual (`anomaly`). */
   ofEvents(group: Group): Promise<Settled> {
     const streams = Array.from({ length: this.#keys.partitions }, (_, partition) => this.#keys.events(partition));
     return this.#shared(`events ${group}`, () => this.#read(streams, group));
   }
 
-  /** Of changes of the account's registry. */
+  /** The progress of changes of the account's registry. */
   ofJournal(account: string): Promise<Settled> {
     const shard = this.#keys.shardOf(account);
     return this.#shared(`journal ${shard}`, () => this.#read([this.#keys.journal(shard)], 'store'));

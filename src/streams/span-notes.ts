@@ -105,7 +105,9 @@ export class SpanNotes {
     };
   }
 
-  /** Of the parts that the spans point to; `free`: it was never recorded, or nothing is known of it any more. */
+  /**
+   * The states of the parts that the spans point to; `free`: it was never recorded, or nothing is known of it any more.
+   */
   async #partStates(account: string, there: readonly string[], own: string): Promise<(SpanState | 'free')[]> {
     const parts = [...new Set(there.filter((value) => !value.startsWith(own)).map(partIn))];
     const read = await Promise.all(
@@ -180,7 +182,7 @@ function partIn(value: string): string {
   return value.slice(0, value.lastIndexOf('/'));
 }
 
-/** Of a span it stands behind its part, of a trace alone. */
+/** The agent in a value. A span's stands behind its part, a trace's alone. */
 function agentIn(value: string | null): string | null {
   const agent = value === null ? '' : value.slice(value.lastIndexOf('/') + 1);
   return agent === '' || agent === SEVERAL ? null : agent;

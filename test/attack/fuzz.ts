@@ -20,7 +20,7 @@ import { Finding, STALL_MS, TARGETS } from './targets.ts';
 
 const RSS_BYTES_MAX = 900 * 1024 * 1024;
 const FINDINGS_MAX = 20;
-/** Of what seems to stall. */
+/** What seems to stall runs so often. */
 const RUNS_MAX = 5;
 const FOLDER = 'build/findings';
 /** What is in one run's memory before garbage is collected is no finding. */

@@ -23,7 +23,10 @@ import { assetPath } from '../../src/process/assets.ts';
 import { account, agent, NOW, policiesOf, requestId } from '../ingest/support.ts';
 import { isMoreByJavaScript } from '../policy/json-spellings.ts';
 
-/** Of one input. Twice what the worst ordinary one takes, and ten times what another's event may wait. */
+/**
+ * One input takes so long at most: twice what the worst ordinary one takes, and ten times what another's event may
+ * wait.
+ */
 export const STALL_MS = 100;
 
 export class Finding extends Error {

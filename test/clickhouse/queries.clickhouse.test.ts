@@ -172,7 +172,7 @@ const someOf = <T extends string>(values: readonly T[]) =>
     nil: undefined,
     freq: 2,
   });
-/** Of some events, and just beside them. */
+/** The moments of some events, and just beside them. */
 const moment = fc
   .tuple(fc.integer({ min: 0, max: 50 }), fc.constantFrom(0, 0, 1, 2, 455, 456, 998, 999))
   .map(([seconds, micros]) => exactTime(BASE - seconds * 1000, micros));

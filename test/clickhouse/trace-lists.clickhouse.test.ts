@@ -39,7 +39,7 @@ const events: TestEvent[] = Array.from({ length: 40 }, (_, trace) =>
 await clickhouse.insertEvents(events.map(encodeStored), 'traces');
 const foreign = plainEvent({ ...{ account_id: other, agent_id: agents[0]!, received_at: BASE, trace_id: 'trace-0' } });
 await clickhouse.insertEvents([{ ...foreign, payload: '{"prompt":"alpha foreign"}' }].map(encodeStored), 'foreign');
-/** Of every second event that waited, denied. */
+/** Every second event that waited was denied. */
 const denied = new Set(events.filter(({ outcome }, i) => outcome === 'pending' && i % 2 === 0).map(({ id }) => id));
 const at = new Date(BASE).toISOString();
 await clickhouse.insertRows(

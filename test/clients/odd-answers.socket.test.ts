@@ -90,7 +90,7 @@ const servers = await Promise.all(
   Object.entries(ODD).map(async ([name, { answer, is }]) => ({ name, is, ...(await oddServer(t, answer)) })),
 );
 servers.push({ name: 'is away', is: 'away', url: 'http://127.0.0.1:9', heads: [] });
-/** Of one decision: pauses double from a tenth of a second. */
+/** One decision is tried so often: pauses double from a tenth of a second. */
 const TRIES_MAX = 8;
 
 t.test('TypeScript', async (t) => {

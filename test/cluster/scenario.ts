@@ -199,7 +199,7 @@ export class Scenario {
     return { missing, twice: rows.reduce((sum, { n }) => sum + n - 1, 0) };
   }
 
-  /** Of the audit chain, once nothing is on its way. */
+  /** Verifies the audit chain, once nothing is on its way. */
   async verify(): Promise<Record<string, unknown>> {
     for (const untilMs = performance.now() + QUIET_MS_MAX; ; ) {
       const { status, json } = await this.call('GET', '/v1/audit-logs/verify', undefined, 60_000);

@@ -11,7 +11,7 @@ const SIZES = [
   { width: 360, height: 740 },
 ];
 
-/** Of an element, in the page. */
+/** An element, in the page. */
 type InPage = { closest(selector: string): { scrollWidth: number; clientWidth: number } };
 
 async function lists(): Promise<void> {

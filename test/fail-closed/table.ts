@@ -20,7 +20,7 @@ export type Way = { name: string; cells: Record<Situation, Cell> };
 const seen = (code: string, words = ''): Cell => ({ code, words });
 const theirs = (words: string): Cell => ({ words });
 
-/** Of the answers to those who call by HTTP themselves. `away`: what becomes of the call where there is none. */
+/** The cells of those who call by HTTP themselves. `away`: what becomes of the call where there is no answer. */
 function overHttp(away: string, refusal: string, approval: Cell, unclear: Cell): Way['cells'] {
   return {
     away: theirs(away),

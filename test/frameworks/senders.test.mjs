@@ -25,7 +25,7 @@ const { URL: url, KEY: key } = process.env;
 const authorization = `Bearer ${key}`;
 const get = async (at) => (await fetch(`${url}${at}`, { headers: { authorization } })).json();
 const openai = createRequire(import.meta.url)('openai');
-/** Of the stub, for each answer. */
+/** The tokens that the stub says of each answer. */
 const TOKENS_A_CALL = 2;
 
 /** The events of the agent by that name, once there are as many. */

@@ -44,7 +44,7 @@ await api.until(
 );
 
 type Run = { status: number | null; stdout: string; stderr: string; ms: number };
-/** Of the command: each takes a processor for its start, and then waits. */
+/** The command runs so often at once: each takes a processor for its start, and then waits. */
 const running = new PQueue({ concurrency: 3 });
 const waiting = new PQueue({ concurrency: 6 });
 

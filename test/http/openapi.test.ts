@@ -314,7 +314,7 @@ function mistakes(type: PolicyType, conditions: object): string {
   }
 }
 
-/** Of every schema in the description, those inside others too. */
+/** Lists every schema in the description, those inside others too. */
 function schemas(): { at: string; node: Node }[] {
   return nodes(described).filter(
     ({ at }) =>

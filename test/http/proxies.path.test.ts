@@ -184,7 +184,7 @@ t.test('what is said without a proxy, and by the public address', async (t) => {
   t.notMatch(JSON.stringify(logs['logs']), /"ip"/, 'an event is an agent’s, and known by its request id');
 });
 
-/** Of the audit log; a busy machine stores it later than a list waits for it. */
+/** Reads the first entry of the audit log; a busy machine stores it later than a list waits for it. */
 async function firstEntryOf(resource: unknown): Promise<object | undefined> {
   for (let tries = 0; tries < 100; tries++) {
     const { json } = await ask(direct, `/v1/audit-logs?resource_id=${resource}`);

@@ -9,7 +9,7 @@ import { startService, type TestService } from '../support/service.ts';
 type Message = { id: string; event: string; data: string };
 type Follower = { messages: Message[]; lastId: () => string; ended: Promise<string>; stop: () => void; status: number };
 
-/** Of a front, while one follows. test/faults has hundreds. */
+/** A front is killed so often while one follows. test/faults has hundreds. */
 const KILLS = 8;
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });

@@ -7,7 +7,7 @@ import { ALLOWED } from '../../src/policy/engine.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 const START = Date.UTC(2026, 10, 25);
-/** Of each element. */
+/** The arrival of each element. */
 const arrivalsOf = (clock: SteadyClock, all: (Judged | null)[], readAt: number) => {
   const arrivals = Arrivals.of(clock, all, readAt);
   return all.map((_, i) => arrivals.of(i));

@@ -87,7 +87,7 @@ function newParser(): { parser: Parser; isBroken: () => boolean } {
   return { parser, isBroken: () => isBroken };
 }
 
-/** Of bytes that are UTF-8. */
+/** Finds the first fault of bytes that are UTF-8. */
 function firstFault(bytes: Buffer): Oracle {
   // It takes nothing at all for something that is still to come.
   if (/^[ \t\r\n]*$/.test(bytes.toString('latin1'))) return { byte: bytes.length, path: [] };
@@ -129,7 +129,7 @@ function isWhole(bytes: Buffer): boolean {
 }
 
 type Step = string | number | undefined;
-/** Of the other parser: a key is being read, and its last one is still that of the member before. */
+/** The other parser's state: a key is being read, and its last one is still that of the member before. */
 const READS_KEY = 1;
 
 function pathOf(parser: Parser): (string | number)[] {

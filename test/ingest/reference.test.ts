@@ -26,7 +26,7 @@ import {
 } from './support.ts';
 
 const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 800);
-/** Of fewer it is chance whether every outcome occurs among them. */
+/** With fewer bodies it is chance whether every outcome occurs among them. */
 const BODIES_MIN = 60;
 const EVENTS_PER_BODY = 6.5;
 const world = { account, agentId, requestId, now: NOW, countedAt: COUNTED_AT, meanings: MEANINGS, times: TIMES };

@@ -14,7 +14,7 @@ import {
 import { idOf, looseKey, readMessages, tooLarge } from '../../src/mcp/message.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
 
-/** Of a random value: its text, and the text without what an object says twice. */
+/** Makes a random value: its text, and the text without what an object says twice. */
 function randomJson(random: () => number, depth = 0): { text: string; once: string } {
   const pick = <T>(all: readonly T[]): T => all[Math.floor(random() * all.length)]!;
   const blank = () => pick(['', '', ' ', '\n', '\t ', '\r\n']);

@@ -37,7 +37,7 @@ const REQUESTS: Record<string, string> = {
 };
 const IDS = ['7', '"7"', '9007199254740993', '1.5', '1.0', '-0', '1e400', '"\\u0061"', '""', '-1'];
 
-/** Of the server, to a call; the client is to get the same. */
+/** The server's answers to a call; the client is to get the same. */
 const ANSWERS: Record<string, string> = {
   'error null beside result': '{"jsonrpc":"2.0","id":$ID,"result":{"content":[]},"error":null}',
   'result null beside error': '{"jsonrpc":"2.0","id":$ID,"result":null,"error":{"code":1,"message":"x"}}',
@@ -54,7 +54,7 @@ const ANSWERS: Record<string, string> = {
   'blanks and escapes': '{ "jsonrpc":"2.0", "id": $ID , "result" : {"s":"\\u00e9\\/\\ud800 \\u2028"} }',
 };
 
-/** Of the server, to a call: the client is to get an answer with its id. */
+/** The server's answers to a call of which the client is to get an answer with its id. */
 const UNREADABLE: Record<string, string> = {
   'cut off': '{"jsonrpc":"2.0","id":$ID,"result":{"content":[',
   'neither result nor error': '{"jsonrpc":"2.0","id":$ID}',

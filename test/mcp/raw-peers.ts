@@ -24,7 +24,7 @@ export type PeerOptions = {
   transport?: Transport;
   args?: string[];
   serverEnv?: Record<string, string>;
-  /** Of a server of the test's own, in place of raw-server.ts. */
+  /** The server of the test's own, in place of raw-server.ts. */
   upstream?: string;
   /** More words of the server's command. */
   command?: string[];
@@ -35,7 +35,7 @@ export class RawPeers {
   readonly agent: string;
   readonly transport: Transport;
   readonly folder: string;
-  /** Of the program: standard output by lines, standard error. */
+  /** The program's standard output by lines, and its standard error. */
   readonly lines: string[] = [];
   said = '';
   child!: ChildProcess;

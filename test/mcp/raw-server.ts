@@ -15,7 +15,7 @@ export type RawAnswer = {
   delayMs?: number;
   /** The server ends behind it. */
   isLast?: boolean;
-  /** Of HTTP: as a stream of events, each as it is written here. */
+  /** The answer by HTTP as a stream of events, each as it is written here. */
   events?: string[];
   status?: number;
   type?: string;

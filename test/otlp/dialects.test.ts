@@ -32,7 +32,7 @@ function eventsIn(file: string): Record<string, unknown[]> {
 
 const requests = readdirSync(FOLDER).filter((file) => /(?<!\.events)\.(bin|json)$/.test(file));
 
-/** Of all its completions: what the stub of a model said it used, once for each call. */
+/** The tokens of all its completions: what the stub of a model said it used, once for each call. */
 const TOKENS: Record<string, number> = {
   'gen-ai.bin': 60 + 87,
   'gen-ai-traceloop.json': 60 + 87 + 87,

@@ -40,7 +40,7 @@ async function drainAll(world: World): Promise<void> {
   await ended;
 }
 
-/** Of the reads of a stream's entries every so many-th fails, after it was carried out. */
+/** Makes every so many-th read of a stream's entries fail, after it was carried out. */
 function losingReads(redis: Commands, every: number): Commands {
   let reads = 0;
   return new Proxy(redis, {

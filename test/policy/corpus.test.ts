@@ -5,7 +5,10 @@
 import t from 'tap';
 import { measured } from './corpus/measure.ts';
 
-/** Of each detector. One false alarm in eight: an IP address that is a version, of which nothing beside it says so. */
+/**
+ * Each detector has this precision at least. One false alarm in eight: an IP address that is a version, of which
+ * nothing beside it says so.
+ */
 const PRECISION_MIN = 0.87;
 const RECALL_MIN = 0.97;
 

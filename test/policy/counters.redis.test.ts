@@ -162,7 +162,7 @@ async function untilFree(): Promise<{ startedAt: number; refusedAt: number[]; gr
   }
 }
 
-/** Of what is free one caller may hold so little. */
+/** One caller may hold so little of what is free. */
 const SHARE = 128;
 
 /**

@@ -44,7 +44,7 @@ t.test('each is taken as it stands, and says what it is for', async (t) => {
 const call = (tool: string, args: object) => event('tool_call', { tool, arguments: args });
 const shell = (command: string) => call('shell', { command });
 const sql = (query: string) => call('query', { query });
-/** Of those that have no spellings. */
+/** The examples of policies that have no spellings. */
 const EXAMPLES: Record<string, { matches: EventView[]; passes: EventView[] }> = {
   'destructive shell commands': {
     matches: [

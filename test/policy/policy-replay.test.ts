@@ -116,7 +116,7 @@ t.test('of a policy that was in force all the while: then is now, for every even
 
 t.test('of another text in its place, and of one beside all: what the engine says, or not known', async (t) => {
   const seen = { changed: 0, unknown: 0, known: 0, knownOfRedacted: 0 };
-  /** Of cases in which nothing was redacted, and of those in which something was. */
+  /** How many cases had nothing redacted, and how many something. */
   const generated = { changed: 0, redacted: 0 };
   const check = (expected: string, stored: ReplayedEvent, replay: PolicyReplay, isRedacted: boolean) => {
     const { was, now, why } = replay.next(stored, AGENT);

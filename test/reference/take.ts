@@ -20,7 +20,7 @@ export type World = {
   meanings: ReadonlyMap<string, Meaning>;
   /** Epoch ms, with a fraction, of the timestamps that tests send; null for those that are to be refused. */
   times: ReadonlyMap<string, number | null>;
-  /** Of the body: something was put into it somewhere. */
+  /** Says whether the body was damaged: something was put into it somewhere. */
   isDamaged: boolean;
 };
 

@@ -43,8 +43,8 @@ async function store(clickhouse: ClickHouse, payloads: readonly string[]): Promi
 const UNINDEXED = 1_000;
 
 /**
- * Of each question the ids that it finds, by either of its conditions. Many in one statement: each by itself costs the
- * engine 20 ms.
+ * Finds for each question the ids, by either of its conditions. Many in one statement: each by itself costs the engine
+ * 20 ms.
  */
 async function foundBy(clickhouse: ClickHouse, questions: readonly string[]): Promise<Map<string, Set<string>>> {
   const found = new Map(questions.map((q) => [q, new Set<string>()]));

@@ -19,7 +19,7 @@ import { appendOf, connect, eventually, freshAgent, freshKeys, makeEvent } from 
 
 const server = await startRedis(t);
 
-/** Of every entry its fields as they lie in Redis. */
+/** Reads the fields of every entry as they lie in Redis. */
 async function fieldsIn(redis: Commands, keys: Keys): Promise<Map<string, Buffer>[]> {
   const entries: Map<string, Buffer>[] = [];
   for (let partition = 0; partition < keys.partitions; partition++) {

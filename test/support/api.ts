@@ -43,7 +43,7 @@ export class Api {
   readonly #t: Test;
   readonly #key: string;
   #document: Document | undefined;
-  /** Of what the service takes, and, with every object closed, of what it answers. */
+  /** The schemas of what the service takes, and, with every object closed, of what it answers. */
   #requests: OpenApiChecker | undefined;
   #answers: OpenApiChecker | undefined;
   /** `POST /v1/agents 201` for each kind of answer that was seen. */

@@ -42,7 +42,7 @@ export class OpenApiChecker {
     return this.#ajv.compile(rewritten(schema, false) as object);
   }
 
-  /** Of every schema in the description that stands by itself. */
+  /** Lists the pointers of every schema in the description that stands by itself. */
   schemaPointers(): string[] {
     const found: string[] = [];
     const visit = (value: unknown, place: string): void => {

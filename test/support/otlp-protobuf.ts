@@ -33,7 +33,7 @@ const { root } = protobuf.parse(`syntax = "proto3";
 
 type Json = Record<string, unknown>;
 
-/** Of OTLP's JSON form; ids are hex there and base64 in protobuf's own JSON. */
+/** Encodes OTLP's JSON form; ids are hex there and base64 in protobuf's own JSON. */
 export function encode(request: Json, message: 'Request' | 'LogsRequest' = 'Request'): Buffer {
   const type = root.lookupType(message);
   const withBytes = JSON.parse(JSON.stringify(request), (key, value) =>

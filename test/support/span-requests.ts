@@ -23,7 +23,7 @@ export type Attributes = Record<string, string | number | object>;
 let ids = 0;
 export const nextId = (digits: number) => (++ids).toString(16).padStart(digits, '0');
 
-/** Of a trace of its own, unless `more` says otherwise. */
+/** Makes a span of a trace of its own, unless `more` says otherwise. */
 export function spanOf(attributes: Attributes, more: object = {}): object {
   const now = `${Date.now()}000000`;
   return {

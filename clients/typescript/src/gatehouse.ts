@@ -19,7 +19,7 @@ import { msOf, pause, Transport } from './transport.ts';
 
 export type OnUnavailable = 'block' | 'allow';
 export type GatehouseOptions = {
-  /** Of the service, as `http://127.0.0.1:8080`, with a path where a proxy has it under one. */
+  /** The service's address, as `http://127.0.0.1:8080`, with a path where a proxy has it under one. */
   url: string;
   key: string;
   /** Id or name; a name that is new is registered. With a key that is bound to an agent: that agent. */
@@ -54,7 +54,7 @@ export type Recorded = {
 export type GuardOptions = {
   traceId?: string;
   onUnavailable?: OnUnavailable;
-  /** Of the arguments, by which policies know them. Left out: one argument is judged as it is, several as a list. */
+  /** The names by which policies know the arguments. Left out: one argument is judged as it is, several as a list. */
   names?: readonly string[];
 };
 export type CallOptions = { traceId: string | undefined };

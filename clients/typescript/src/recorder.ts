@@ -12,7 +12,7 @@ const BATCH_EVENTS_MAX = 100;
 /** Half of what a service takes that is not set otherwise. */
 const BATCH_BYTES_MAX = 4 * 1024 * 1024;
 const LINGER_MS = 1_000;
-/** Of one attempt: a program that ends while one is under way waits no longer. */
+/** One attempt takes so long at most: a program that ends while one is under way waits no longer. */
 const ATTEMPT_MS = 2_000;
 const RETRY_MS = 100;
 const RETRY_MS_MAX = 2_000;
@@ -35,7 +35,7 @@ export class Recorder {
   readonly #send: Send;
   readonly #queue: Waiting[] = [];
   #inFlight: readonly Waiting[] = [];
-  /** Of the queue and of what is in flight. */
+  /** The bytes of the queue and of what is in flight. */
   #bytes = 0;
   /** Events that came, and of them those that are sent or have failed: the first ones, since order is kept. */
   #added = 0;

@@ -2,7 +2,7 @@
 type Span = {
   spanContext(): { traceId: string };
   setAttribute(name: string, value: string): unknown;
-  /** Of the SDK's spans; the API has no way to read them. */
+  /** The attributes of the SDK's spans; the API has no way to read them. */
   attributes?: Record<string, unknown>;
 };
 type Api = { context?: { active(): { getValue(key: symbol): unknown } } };

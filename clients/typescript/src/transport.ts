@@ -10,7 +10,7 @@ export type Call = {
   path: string;
   /** JSON. */
   body?: string;
-  /** Of a POST that may be sent again by the caller as well; left out: one of this call. */
+  /** The key of a POST that the caller may send again, too; left out: the key is of this call. */
   idempotencyKey?: string;
   timeoutMs: number;
   /** It holds no process, and a caller that has time asks again: tried once. */

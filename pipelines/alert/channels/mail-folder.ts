@@ -13,7 +13,7 @@ import { OUTBOX_FILES_MAX, OUTBOX_READ_EVERY } from '../../../src/common/limits.
 
 /** Ours: what people put beside them is neither counted nor removed. */
 const MAIL = /^dlv_[0-9a-z]{26}\.eml$/;
-/** Of a mail that is being written, or whose writer was killed. */
+/** The name of a mail that is being written, or whose writer was killed. */
 const DRAFT = /^\.dlv_[0-9a-z]{26}\.[0-9a-f]+\.new$/;
 /** Writing one mail never takes so long. */
 const DRAFT_MS_MAX = 60 * 60 * 1000;

@@ -19,7 +19,7 @@ export const PAYLOAD_TAIL_CHARACTERS = 2_048;
 /** `head`: what the payload begins with; `tail`: what it ends with, '' where the head has all of it. In characters. */
 type PayloadEnds = { head: string; tail: string };
 
-/** Of a payload that is there whole, as the queries of lists cut it. */
+/** Cuts a payload that is there whole, as the queries of lists cut it. */
 export function payloadEnds(payload: string): PayloadEnds {
   if (Buffer.byteLength(payload) <= PAYLOAD_HEAD_CHARACTERS) return { head: payload, tail: '' };
   // A character is two units at most.
@@ -298,7 +298,7 @@ function itemsIn(value: PartialValue | undefined): readonly PartialValue[] {
   return value?.kind === 'list' ? value.items : [];
 }
 
-/** Of a list, or of one that stands in a string. */
+/** The items of a list, or of one that stands in a string. */
 function listIn(value: PartialValue | undefined): readonly PartialValue[] {
   return itemsIn(value?.kind === 'text' ? innerOf(value.text) : value);
 }
@@ -327,7 +327,10 @@ function textUnder(value: PartialValue | undefined, names: readonly string[]): s
 /** Nothing is seen of them but that what stands around them is moved, or not to be seen. */
 const TURNS_OR_HIDES = /[\p{Bidi_Control}\p{Cc}\p{Cs}\p{Co}\p{Cn}\u{e0000}-\u{e007f}\u200b\u2060\ufeff]/gu;
 const BLANKS = /[\s\p{Z}\u0085]+/gu;
-/** Of several code points, which are not to be parted: marks, joiners, variation selectors, tones of skin. */
+/**
+ * A code point that continues the character before it and must not be parted from it: marks, joiners, variation
+ * selectors, tones of skin.
+ */
 const GOES_ON = /^(?:\p{M}|\p{Emoji_Modifier}|\u200c|\u200d)/u;
 /** A character of a language has fewer marks. */
 const MARKS_MAX = 16;

@@ -382,7 +382,7 @@ function checkForm({ takesOtlp, takesGzip }: RouteEntry, { contentType, contentE
   throw new ServiceError('unsupported_media_type', message, { recorded: false, acceptEncoding });
 }
 
-/** Of what an error says of it. */
+/** An error names so much of the encoding. */
 const ENCODING_CHARACTERS_MAX = 40;
 
 /** A missing header is taken for JSON. Parameters, `charset` among them, say nothing new: JSON is UTF-8. */

@@ -40,8 +40,8 @@ export class Authenticator {
   }
 
   /**
-   * Of the secret in a session's cookie. `isUse`: false where it is only asked whether the session goes on, which keeps
-   * none from ending. Rejects with `invalid_token`, or `unavailable`.
+   * Finds the principal of the secret in a session's cookie. `isUse`: false where it is only asked whether the session
+   * goes on, which keeps none from ending. Rejects with `invalid_token`, or `unavailable`.
    */
   async ofSession(secret: string, nowMs: number, { isUse = true } = {}): Promise<Principal> {
     const sha256 = sessionHashOf(secret);

@@ -18,8 +18,8 @@ export class Cors {
   }
 
   /**
-   * Of every answer. `origin`: '' where the header is absent; a cache must know all the same that the answer depends on
-   * it.
+   * The headers of every answer. `origin`: '' where the header is absent; a cache must know all the same that the
+   * answer depends on it.
    */
   headersFor(origin: string): Record<string, string> {
     const vary = this.#any ? undefined : { Vary: 'Origin' };
@@ -32,7 +32,7 @@ export class Cors {
   }
 }
 
-/** Of the answer to a preflight. `methods`: of the path. */
+/** The headers of the answer to a preflight. `methods`: of the path. */
 export function preflightHeaders(methods: string): Record<string, string> {
   return {
     'Access-Control-Allow-Methods': methods,

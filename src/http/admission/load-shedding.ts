@@ -96,7 +96,7 @@ export class LoadShedding {
   #isOverloaded = false;
   #refused = 0;
   #refusedMs = 0;
-  /** Of the current window: its beginning, how many requests were served in it, their work, and their shortest wait. */
+  /** The current window: its beginning, how many requests were served in it, their work, and their shortest wait. */
   #windowMs = 0;
   #served = 0;
   #workDone = 0;

@@ -11,9 +11,9 @@ import { EXPORTS_MAX, LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../../common/l
 import type { Principal } from '../../registry/principal.ts';
 
 const RETRY_AFTER_SECONDS = 5;
-/** Of all places. */
+/** The share of all places that an account gets first. */
 const FIRST_SHARE = 1 / 3;
-/** Of what else is free. */
+/** The share of the other free places that it gets on top. */
 const MORE_SHARE = 1 / 2;
 
 type Held = { all: number; bound: number };
@@ -62,7 +62,7 @@ export class BodySlots {
   }
 }
 
-/** Of a process. */
+/** Makes the body slots of a process. */
 export function bodySlots(): { streams: BodySlots; exports: BodySlots } {
   return { streams: new BodySlots('streams', STREAMS_MAX), exports: new BodySlots('exports', EXPORTS_MAX) };
 }

@@ -15,7 +15,7 @@ import type { Call } from '../route.ts';
 const VERSION = 2;
 /** An id is short. */
 const ID_CHARACTERS_MAX = 200;
-/** Of the last time that a JavaScript Date can hold. */
+/** The last time that a JavaScript Date can hold. */
 const TIME_MS_MAX = 8.64e15;
 /** What may change from page to page of one list. */
 const NOT_OF_THE_LIST = new Set(['limit', 'offset', 'cursor', 'payload', 'format', 'cursors', 'session']);

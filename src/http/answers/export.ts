@@ -43,9 +43,9 @@ export const EXPORT_ANSWER: Record<number, AnswerSpec> = {
 };
 
 export type Exported<Row> = {
-  /** Of the list, as its cursors know it. */
+  /** The list's name, as its cursors know it. */
   list: string;
-  /** Of the file. */
+  /** The file's name. */
   name: string;
   /** False: what was acknowledged before may be missing. */
   complete: Promise<boolean>;

@@ -51,7 +51,7 @@ export class Pages {
     }
   }
 
-  /** Of every screen: which one it is, the page itself finds in its address. */
+  /** The page of every screen: which screen it is, the page itself finds in its address. */
   shell(asked: Asked): Reply {
     if (this.#shell.length === 0)
       throw new ServiceError('not_found', 'The dashboard is not part of this build: `npm run build` makes it.');

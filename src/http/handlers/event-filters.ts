@@ -5,7 +5,7 @@ import { EVENT_TYPES, OUTCOMES, REASONS, SEVERITIES } from '../../../schemas/clo
 
 import { anyOf, oneOf, type QueryOf, search, text, time } from '../reading/query.ts';
 
-/** Of every list, count and export of events. */
+/** The filters of every list, count and export of events. */
 export const eventFilters = {
   type: anyOf(oneOf('Only events of this type', EVENT_TYPES)),
   from: time('Events at or after this time (`timestamp`)'),

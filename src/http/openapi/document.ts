@@ -353,7 +353,7 @@ function requestBody(one: Route, example: unknown): object {
   return { required: true, description, content: { 'application/json': media, ...(takesOtlp(one) ? BINARY : {}) } };
 }
 
-/** Of OTLP: every body is in one of two forms, and errors are google.rpc.Status. */
+/** Says whether the route is one of OTLP's: every body is in one of two forms, and errors are google.rpc.Status. */
 function takesOtlp(one: Route): boolean {
   return one.body?.kind === 'otlp';
 }

@@ -426,7 +426,7 @@ for (const [name, { schema }] of Object.entries(NAMED)) {
 
 let components: Record<string, object> | undefined;
 
-/** Of `components.schemas`, in the order of NAMED. */
+/** The schemas of `components.schemas`, in the order of NAMED. */
 export function componentSchemas(): Record<string, object> {
   components ??= Object.fromEntries(Object.entries(NAMED).map(([name, { shown }]) => [name, members(shown as Node)]));
   return components;

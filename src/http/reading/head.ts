@@ -23,7 +23,7 @@ const LENGTH = /^[0-9]{1,15}$/;
 export type Head = {
   authorization: string;
   contentType: string;
-  /** Of the body; several in one. */
+  /** The encoding of the body; several in one. */
   contentEncoding: string;
   contentLength: number;
   /** Its body comes in chunks, and its length is not known. Without a fault only where the route takes such a body. */
@@ -46,15 +46,15 @@ export type Head = {
 /** '' where absent. */
 type BrowserHead = {
   cookie: string;
-  /** Of the page that asks. */
+  /** The origin of the page that asks. */
   origin: string;
   /** `Sec-Fetch-Site`. */
   fetchSite: string;
   /** `Gatehouse-Client`: no page of another origin can send it without being asked about before. */
   client: string;
-  /** Of a preflight: the method that the page is about to use. */
+  /** The method that a preflight's page is about to use. */
   requestedMethod: string;
-  /** Of a stream that broke off: the id of the last row that arrived. */
+  /** The id of the last row that arrived before a stream broke off. */
   lastEventId: string;
   /** `Gatehouse-Session`: the id of the session that the page goes by. */
   session: string;
@@ -213,7 +213,7 @@ function takeOfCaller(name: string, value: string): void {
   }
 }
 
-/** Of a list: each proxy adds its own behind those of the ones before it. */
+/** The first of a list: each proxy adds its own behind those of the ones before it. */
 function firstOf(list: string): string {
   const comma = list.indexOf(',');
   return (comma < 0 ? list : list.slice(0, comma)).trim().toLowerCase();

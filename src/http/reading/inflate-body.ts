@@ -16,9 +16,9 @@ import { type BodyBudget, noRoom, SHARED_BYTES_MIN, sharedBuffers } from './read
 /** 0.3 ms of the loop that answers; a hop to a helper thread and back costs a tenth of it, and its turn. */
 const INFLATED_AT_ONCE_BYTES = 64 * 1024;
 const PIECE_BYTES = 64 * 1024;
-/** Of the four helper threads, which look names up and read files as well. */
+/** Inflations take so many of the four helper threads, which look names up and read files as well. */
 const INFLATIONS_AT_ONCE = 2;
-/** Of one account: a second of bodies that are refused at 8 MiB. */
+/** One account has so many waiting: a second of bodies that are refused at 8 MiB. */
 const WAITING_MAX = 64;
 /** CRC-32 and the size, modulo 2^32, of the last member. */
 const TRAILER_BYTES = 8;

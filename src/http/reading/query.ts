@@ -42,7 +42,7 @@ class BadValue extends Error {
   override name = 'BadValue';
 }
 
-/** Of the routes that take none, submissions of events among them. */
+/** The parameters of routes that take none, submissions of events among them. */
 export const NO_PARAMETERS: Parameters = Object.freeze({});
 const NOTHING = Object.freeze({});
 
@@ -129,7 +129,7 @@ export function timeZone(description: string): Parameter<string | undefined> {
   };
 }
 
-/** Of what a browser saves as a file: it sends no headers of the page then. */
+/** The parameter that stands for a session where a browser saves a file: it sends no headers of the page then. */
 export function sessionParameter(): Parameter<string | undefined> {
   return text(
     'For pages: id of the session that the page goes by, as `Gatehouse-Session`, which a download cannot send',
@@ -230,7 +230,7 @@ export function anyOf<T>(filter: Parameter<T | undefined>): Parameter<readonly T
   };
 }
 
-/** Of lists of what has an id and a name. */
+/** The filters of lists of what has an id and a name. */
 export function namedFilters(one: string, all: string) {
   return {
     id: anyOf(text(`Only the ${one} with this id`)),
@@ -276,7 +276,7 @@ export function paging(range: { default: number; maximum: number }) {
   };
 }
 
-/** Of what is read on by cursor alone. */
+/** The paging of what is read on by cursor alone. */
 export function cursorPaging(range: { default: number; maximum: number }) {
   return {
     limit: integer('Items of a page', { minimum: 1, ...range }),

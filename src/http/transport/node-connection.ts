@@ -9,7 +9,7 @@ import type { Socket } from 'node:net';
 const PERIOD_MS = 10_000;
 const BYTES_PER_SECOND_MIN = 16 * 1024;
 const PERIOD_BYTES = (PERIOD_MS / 1000) * BYTES_PER_SECOND_MIN;
-/** Of a large answer: the next piece leaves when the last one was taken. */
+/** A piece of a large answer: the next one leaves when the last one was taken. */
 export const PIECE_BYTES = 256 * 1024;
 const PIECE_MS_MAX = PERIOD_MS + (PIECE_BYTES / BYTES_PER_SECOND_MIN) * 1000;
 /** How long what a client still sends is read and dropped after the last answer. */

@@ -45,7 +45,7 @@ const KEYS_MAX: i32 = 64;
 /** The first position of the body, and the first behind it. */
 let bodyAt: usize = 0;
 let end: usize = 0;
-/** Of the event at hand. */
+/** The flags of the event at hand. */
 let flags: i32 = 0;
 let record: usize = 0;
 /** Its payload has a `tokens_used` that is not null; objects in it that hold token counts as providers write them. */

@@ -23,7 +23,7 @@ let classes: usize = 0;
 let left: i32 = 0;
 let stretchFrom: usize = 0;
 let stretchTo: usize = 0;
-/** Of the stretch: 0 not looked for yet, 1 none, 2 there is one. */
+/** The value of the stretch: 0 not looked for yet, 1 none, 2 there is one. */
 let randomValue: i32 = 0;
 let nineDigits: i32 = 0;
 
@@ -134,7 +134,7 @@ function fold(from: usize, to: usize): bool {
   return isOdd;
 }
 
-/** Of UTF-8; DEL shows nothing. What follows a first byte is passed over. */
+/** Says whether a character of UTF-8 is odd; DEL shows nothing. What follows a first byte is passed over. */
 function isOddAt(q: usize): bool {
   const c = at(q);
   if (c == 0x7f) return true;

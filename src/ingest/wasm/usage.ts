@@ -6,7 +6,7 @@
 let sums: usize = 0;
 let names: usize = 0;
 let namesEnd: usize = 0;
-/** Of the payload at hand: a bit for each shape of which a member was there; in the order in which they count. */
+/** A bit for each shape of which the payload at hand has had a member; in the order in which they count. */
 let seen: u32 = 0;
 let odd: bool = false;
 /** A bit for each length that a name has. */
@@ -65,7 +65,7 @@ export function noteUsage(name: usize, length: usize, from: usize, to: usize): v
   }
 }
 
-/** Of two names of that length, whose first eight bytes are the same. */
+/** Compares two names of that length, whose first eight bytes are the same. */
 @inline function isSame(a: usize, b: usize, length: usize): bool {
   if (length > 16 && load<u64>(a, 8) != load<u64>(b, 8)) return false;
   if (length > 24 && load<u64>(a, 16) != load<u64>(b, 16)) return false;

@@ -38,7 +38,7 @@ import { recordOf } from './record';
 const QUOTE: u32 = 0x22;
 const COMMA: u32 = 0x2c;
 const ARRAY_END: u32 = 0x5d;
-/** Of the texts that are the same for all events of a request. */
+/** The texts that are the same for all events of a request. */
 let blocks: usize = 0;
 let times: usize = 0;
 let random: usize = 0;

@@ -127,7 +127,7 @@ function choicesIn(events: readonly SpanEvent[]): AttributeValue[] {
   return events.filter(({ name }) => name === 'gen_ai.choice').flatMap((event) => messagesOfEvent(event, 'assistant'));
 }
 
-/** Of the event or its library, and of no message. */
+/** The names that are about the event or its library, and about no message. */
 const ABOUT_EVENT = /^(gen_ai|event|logfire|otel)\./;
 
 function messagesOfEvent({ attributes }: SpanEvent, role: string): readonly AttributeValue[] {
@@ -267,7 +267,7 @@ function likely(attributes: Attributes, ...words: readonly Word[]): AttributeVal
   return found;
 }
 
-/** Of names that were seen: senders have few, and write them into every span. */
+/** The names that were seen: senders have few, and write them into every span. */
 const SEEN = new Map<string, Word | undefined>();
 const SEEN_MAX = 2_000;
 const SEEN_CHARACTERS_MAX = 100;

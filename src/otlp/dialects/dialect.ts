@@ -40,7 +40,7 @@ export type Dialect = {
   name: string;
   /** undefined: the span is none of its own. 'ignored': it is, and no event is made of it. */
   read(span: TraceSpan): SpanReading | 'ignored' | undefined;
-  /** Of the conversation that the span belongs to. */
+  /** The names of the conversation that the span belongs to. */
   conversation: readonly string[];
 };
 

@@ -85,7 +85,7 @@ export function saysUsage({ inputTokens, outputTokens, totalTokens }: Usage): bo
   return inputTokens !== undefined || outputTokens !== undefined || totalTokens !== undefined;
 }
 
-/** Of an object of counts, or JSON text of one. Anthropic counts what its cache read and wrote apart. */
+/** Reads an object of counts, or JSON text of one. Anthropic counts separately what its cache read and wrote. */
 export function usageIn(value: AttributeValue | undefined): Usage {
   const object = value === undefined ? undefined : parsed(value);
   if (!isObject(object)) return {};

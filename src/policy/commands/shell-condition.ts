@@ -123,7 +123,7 @@ export class ShellCondition {
   /** Pieces of names, one of which is in every text that is met and disguises nothing; and as words of their own. */
   readonly #pieces: readonly string[];
   readonly #words: RegExp;
-  /** Of files that output goes to. */
+  /** The names of files that output goes to. */
   readonly #targets: readonly string[];
   readonly #isForBombs: boolean;
   /** The place in the list of the entry that was met last. */

@@ -107,7 +107,7 @@ const QUOTING: ReadonlySet<string> = new Set(
 const RUN_OPTION = /^(?:-\w*[ceSx]|--(?:command|exec|execute|run|cmd|eval|split-string|shell-command))$/;
 const RUN_OPTION_WITH_VALUE =
   /^(?:-S|-oProxyCommand=|--(?:command|exec|execute|run|cmd|eval|split-string|shell-command|to-command|rsh|checkpoint-action|use-compress-program)=)/;
-/** Of git only what says that it is a command of the shell. */
+/** A command of git runs another only where it says that it is one of the shell. */
 const GIT_RUNS = /^(?:-c\s*)?[\w.-]+=!/;
 /** `alias.x=!`, `ProxyCommand=`, `exec=` */
 const SETTING = /^(?:(?:[\w.-]+=)*!|(?:ProxyCommand|exec|rsh|command)=)/;

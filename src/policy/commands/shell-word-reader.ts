@@ -61,7 +61,7 @@ export class ShellWordReader {
   readonly reading: ShellReading;
   readonly text: string;
   readonly #inner: InnerCommands;
-  /** Of texts and substitutions inside of others. */
+  /** How deep texts and substitutions lie inside of others. */
   depth: number;
   /** Where in the text. */
   at = 0;

@@ -29,7 +29,7 @@ export type SimpleCommand = {
   redirects: readonly { operator: string; target: Word }[];
   /** Commands whose output it reads. */
   piped: Range;
-  /** Of a here-document or here-string. */
+  /** The text of a here-document or here-string. */
   input: Word | null;
   /** The function in whose body it stands. */
   inside: string | null;

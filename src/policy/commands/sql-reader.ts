@@ -9,9 +9,9 @@ import type { Budget } from '../budget.ts';
 
 export type Token = {
   kind: 'word' | 'name' | 'string' | 'number' | 'mark';
-  /** Of a string or name what is inside. */
+  /** The text of a string or name is what is inside. */
   text: string;
-  /** Of a word in capitals; of others as `text`. */
+  /** A word in capitals; of others it is `text`. */
   word: string;
   at: number;
   isFirstOfLine: boolean;

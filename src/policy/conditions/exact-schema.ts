@@ -75,7 +75,7 @@ export function exactForm(schema: unknown): unknown {
 
 /** Keywords that compare the payload at hand as it was sent. */
 export class SentNumbers {
-  /** Of the event at hand. */
+  /** The budget of the event at hand. */
   budget = new Budget(0);
   /**
    * For each object and array of the copy with doubles the one that it was made of; empty where the payload has no long

@@ -9,7 +9,7 @@ import { isShown, type Sought, UNKNOWN } from '../sought.ts';
 import { anySigns, signsOfText } from '../text-search/signs.ts';
 import { type Demand, OPEN, type Pivot, QUOTE, STANDS, type Stands, type TextView } from '../text-view.ts';
 
-/** Of the library's syntax tree. */
+/** A node of the library's syntax tree. */
 type Syntax = { op: string; args: unknown };
 
 /** What is known of a part; `pivot` and `types` as of a rule (judgement.ts). */
@@ -76,7 +76,7 @@ function both([left, right]: [Syntax, Syntax], sought: Sought): Part | null {
   };
 }
 
-/** Of `has(x) && x == "text"`: the text is rarer than what stands at x. */
+/** The pivot of `has(x) && x == "text"`: the text is rarer than what stands at x. */
 function guardedPivot({ has }: Part, { text }: Part): Pivot | null {
   const guard = text === null ? undefined : has.find(({ place }) => place === text.place);
   if (text === null || guard === undefined) return null;
@@ -127,7 +127,7 @@ function notThere({ op, args }: Syntax, sought: Sought): Part | null {
   return { mayBeTrue: (event) => event.firstAt(path.place) === 0, weighs: 0, isWhole: true, ...NOT_KNOWN };
 }
 
-/** Of a value of the payload as it is. `holder`: of the object that it is a member of; null: the payload. */
+/** The places of a value of the payload as it is. `holder`: of the object that it is a member of; null: the payload. */
 type Places = { place: number; holder: number | null };
 
 /** null: it is something else, or it is not watched. */
@@ -196,7 +196,7 @@ const ORDERS = {
   '>=': (a: number, b: number) => a >= b,
 };
 
-/** Of a text. `wanted`: texts of which it must hold one; null: it need not. */
+/** The part that a text has. `wanted`: texts of which it must hold one; null: it need not. */
 function textPart(
   left: Syntax,
   wanted: readonly string[] | null,

@@ -149,7 +149,7 @@ export class FieldCondition {
     return trail.map((step) => (typeof step === 'string' && this.#isLookedFor(step, budget) ? REDACTED_KEY : step));
   }
 
-  /** Of an operator with a list of entries, right after it held: the place of the entry that was met. */
+  /** The place of the entry that was met, right after an operator with a list of entries held. */
   entryMet(operator: Operator): number | undefined {
     return Array.isArray(this.operators.get(operator)) ? this.#texts.get(operator)?.met?.() : undefined;
   }

@@ -146,7 +146,7 @@ function followMember(
 
 const NO_KEYS: readonly string[] = [];
 const NONE: ReadonlyMap<string, string[]> = new Map();
-/** Of objects that were looked into: what each of their keys that has a folded form is folded to. */
+/** Keeps for objects that were looked into what each of their keys that has a folded form is folded to. */
 const foldedKeys = new WeakMap<object, ReadonlyMap<string, string[]>>();
 
 /** The keys of an object that a segment of a path means beside the one that is written so: they are folded to it. */

@@ -20,7 +20,7 @@ export function demandsOfSchema(schema: unknown, bytesMax: number, sought: Sough
   return isSatisfied === null ? [] : [(event) => event.bytes > bytesMax || !isSatisfied(event)];
 }
 
-/** Of an object at these keys; null: it has a keyword that is not understood. */
+/** The demand of an object at these keys; null: it has a keyword that is not understood. */
 function ofObject(schema: unknown, keys: readonly string[], sought: Sought): Demand | null {
   if (!isObject(schema)) return null;
   const parts: Demand[] = [];
@@ -57,7 +57,7 @@ function ofProperty(schema: unknown, keys: readonly string[], sought: Sought): D
   };
 }
 
-/** Of a value that stands there. */
+/** The demand of a value that stands there. */
 function ofValue(schema: Schema, place: number): Demand | null {
   const parts: ((value: unknown, event: TextView) => boolean)[] = [];
   for (const [keyword, wanted] of Object.entries(schema)) {
@@ -109,7 +109,7 @@ function isTextAt(event: TextView, place: number): boolean {
   return event.firstAt(place) === QUOTE;
 }
 
-/** Of what is not known: NaN, which is neither more nor less than anything. */
+/** The length of a value. What is not known is NaN, which is neither more nor less than anything. */
 function lengthOf(value: unknown): number {
   return typeof value === 'string' ? [...value].length : Number.NaN;
 }

@@ -21,7 +21,7 @@ const ALNUM = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 const DIGIT = classNamed([...'0123456789']);
 const CAPITAL = classNamed(ALNUM.slice(0, 26));
 const URL_SAFE = classNamed([...ALNUM, '_', '-']);
-/** Of the rest of any key; a slash may be written with a backslash. */
+/** The rest of any key; a slash may be written with a backslash. */
 const TAIL = classNamed([...ALNUM, ...'_-.+=~/\\']);
 /** Characters of a tail that are compared. */
 const TAIL_MAX = 20;
@@ -46,7 +46,7 @@ function sign(check: Check, ...parts: readonly (readonly number[])[]): Sign {
   return { elements: parts.flat(), check };
 }
 
-/** Of a pattern in RE2's syntax. */
+/** The signs of a pattern in RE2's syntax. */
 function of(source: string, check: Check = CHECK.none): Sign[] {
   const signs = signsOfPattern(compileCandidate(source));
   if (signs === null) throw new Error(`no signs of ${source}`);

@@ -36,7 +36,7 @@ export function findEmail(text: string, from: number, budget: Budget): Span | nu
   return null;
 }
 
-/** Of the user of a URL, or of `git@host:path`. */
+/** Says whether the finding is the user of a URL, or of `git@host:path`. */
 function isPartOfAddress(text: string, start: number, end: number): boolean {
   if (text[end] === ':' && /[A-Za-z0-9~_/.]/.test(text[end + 1] ?? ' ')) return true;
   return URL_USER.test(text.slice(Math.max(0, start - URL_USER_CHARACTERS_MAX), start));

@@ -20,7 +20,7 @@ import { isInternationalNumber, isNationalNumber } from './numbering-plans.ts';
  */
 const LOCAL_PHONE = /(?:1[ .-])?(?:\([2-9]\d{2}\)[ .-]?|(?![234]00)[2-9]\d{2}[.-])[2-9]\d{2}[ .-]\d{4}(?![A-Za-z0-9])/g;
 const DIGITS_MIN = 7;
-/** Of any number, with its country's code. */
+/** Any number has so many digits at most, with its country's code. */
 const DIGITS_MAX = 15;
 /** Asking a numbering plan, about 500 ns. */
 const PLAN_UNITS = 200;
@@ -73,7 +73,7 @@ function internationalEnd(text: string, plus: number, budget: Budget): number {
   return end;
 }
 
-/** Of three characters; `%20` is a blank in an address. */
+/** The separators of three characters; `%20` is a blank in an address. */
 const WIDE_SEPARATORS = [' / ', ' - ', '%20'];
 /** A date behind a number is none of its groups. */
 const DATE_NEXT = /^[ .-]\d{4}-\d{2}-/;

@@ -5,7 +5,7 @@
 import { Metadata } from 'libphonenumber-js/core';
 import metadata from 'libphonenumber-js/metadata.max.json';
 
-/** Of the package's classes what its types leave out. */
+/** The package's classes have this, which its types leave out. */
 type PlanData = {
   nationalNumberPattern(): string;
   possibleLengths(): number[];
@@ -99,7 +99,7 @@ function beginning(pattern: string): RegExp {
 
 const plans = new Map<string, NumberingPlan>();
 
-/** Of a country, or of a calling code that belongs to none (`800`). */
+/** The plan of a country, or of a calling code that belongs to none (`800`). */
 function planOf(name: string): NumberingPlan {
   let plan = plans.get(name);
   if (plan === undefined) {
@@ -111,7 +111,7 @@ function planOf(name: string): NumberingPlan {
   return plan;
 }
 
-/** Of the countries that share a calling code. `lengths`: of their numbers without it. */
+/** The countries that share a calling code. `lengths`: of their numbers without it. */
 type Sharing = { plans: NumberingPlan[]; lengths: ReadonlySet<number> };
 
 const sharing = new Map<string, Sharing>();

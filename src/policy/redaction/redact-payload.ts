@@ -67,12 +67,12 @@ const CLOSE_OBJECT = 0x7d;
 const ENDS_SCALAR = Uint8Array.from({ length: 128 }, (_, unit) =>
   unit <= 0x20 || ',]}'.includes(String.fromCharCode(unit)) ? 1 : 0,
 );
-/** Of what could not be looked through within the budget. */
+/** The name that stands for what could not be looked through within the budget. */
 const OVER_NAME = PATTERN_NAME;
 const NO_SPANS: NamedSpan[] = [];
 const BACKSLASH = 0x5c;
 
-/** Of one payload and the texts inside it. `isOver`: what follows is replaced whole. */
+/** The work on one payload and the texts inside it. `isOver`: what follows is replaced whole. */
 type Work = { redactions: readonly Redaction[]; budget: Budget; isOver: boolean };
 /** Where a text is inside another: how deep, under which key, and what was found in it as a whole. */
 type Inside = { level: number; key: string; found: readonly NamedSpan[] };
@@ -84,7 +84,7 @@ type Inside = { level: number; key: string; found: readonly NamedSpan[] };
 type Member = { key: string; name?: string | undefined; value: Json; found: readonly NamedSpan[] };
 
 const NOT_INSIDE: Inside = { level: 0, key: '', found: [] };
-/** Of a key, which is no member itself. */
+/** A key stands as this, since it is no member itself. */
 const KEY: Member = { key: '', value: null, found: NO_SPANS };
 
 /** One pass over sound JSON: the text was parsed before. */
@@ -288,15 +288,15 @@ class Copy {
     return this.#editsOf(text, inner.value, scope, { level: level + 1, key: member.key, found: spans });
   }
 
-  /** Of a text that is JSON, in its tokens. */
+  /** The edits of a text that is JSON, in its tokens. */
   #editsOf(json: string, value: Json, scope: Scope, inside: Inside): TextEdit[] {
     const edits = new Copy(json, this.#work, inside).edits(scope, value);
     return edits.map((edit) => ({ ...edit, text: JSON.stringify(edit.text).slice(1, -1) }));
   }
 
   /**
-   * Of a text that is read by other rules than JSON's, so that its tokens have no places: what is found in it as it
-   * stands, if nothing is left to be found in what it holds then; else the whole.
+   * The edits of a text that is read by other rules than JSON's, so that its tokens have no places: what is found in it
+   * as it stands, if nothing is left to be found in what it holds then; else the whole.
    */
   #editsOfReading(text: string, scope: Scope, { key }: Member, spans: readonly NamedSpan[]): TextEdit[] {
     const edits = spans.map(mark);

@@ -135,7 +135,7 @@ export function redactTrace(traceId: string, redactions: readonly Redaction[], b
 }
 
 const TOKEN_BEGINS = 'redacted-';
-/** Of the whole token, with 128 bits. */
+/** The whole token, with 128 bits, is so long. */
 export const TRACE_TOKEN_CHARACTERS = TOKEN_BEGINS.length + 32;
 /** Asking one redaction about one string, however short. */
 const STRING_UNITS = 60;

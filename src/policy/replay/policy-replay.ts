@@ -37,7 +37,7 @@ type TriedRevision = {
 /** What was stored of an event. Times are epoch ms. */
 export type ReplayedEvent = {
   agentId: string;
-  /** Of the request that it came with. */
+  /** The id of the request that it came with. */
   requestId: string;
   receivedMs: number;
   outcome: Outcome;

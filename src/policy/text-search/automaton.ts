@@ -96,7 +96,7 @@ export class Automaton {
   /** Since `meter`: may the cache be thrown away, and was it too small? */
   #mayForget = true;
   #isFull = false;
-  /** Of the search at hand. */
+  /** The budget of the search at hand. */
   #budget!: Budget;
   // Set while following instructions: a sparse set over the program.
   readonly #dense: Int32Array;
@@ -148,7 +148,7 @@ export class Automaton {
     this.#isFull = false;
   }
 
-  /** Of what was granted; below 0 where it was not enough. */
+  /** The units that are left of what was granted; below 0 where it was not enough. */
   get unitsLeft(): number {
     return this.#unitsLeft;
   }

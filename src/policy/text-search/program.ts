@@ -68,7 +68,7 @@ export function compilePattern(source: unknown, prepare = (asWritten: string) =>
   return { ...compileCandidate(prepare(source)), source };
 }
 
-/** Of a detector: our own, so the bound on what an author may write is not asked. */
+/** Compiles a detector's pattern: our own, so the bound on what an author may write is not asked. */
 export function compileCandidate(source: string): Pattern {
   const repeated = repeatedSize(source);
   if (repeated > TRIED_INSTRUCTIONS_MAX) throw tooLarge(repeated);

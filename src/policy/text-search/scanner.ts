@@ -267,7 +267,7 @@ class Group {
   /** Its states were too many for this event. */
   isOver = false;
   readonly #automaton: Automaton;
-  /** Of the largest pattern. Those of detectors are ours, and never counted. */
+  /** The units of the largest pattern. Those of detectors are ours, and never counted. */
   readonly #unitsOfCharacter: number;
 
   constructor(members: readonly number[], needles: readonly Needle[], cacheBytesMax: number) {

@@ -55,7 +55,7 @@ function isBlank(c: number): boolean {
   return c === 0x20 || (c >= 0x09 && c <= 0x0d);
 }
 
-/** Of a character of ASCII as it stands; null: none. */
+/** The element of a character of ASCII as it stands; null: none. */
 export function elementOf(c: number): number | null {
   if (isBlank(c)) return ELEMENT.blanks;
   if (c < 0x20 || c === 0x7f || c === BACKSLASH) return null;
@@ -81,7 +81,7 @@ export function signsOfText(text: string, check: Check = CHECK.none): Sign[] | n
   return best === null || rarityOf(best) < RARITY_MIN ? null : [best];
 }
 
-/** Of several, of which one must occur; null: one of them has none. */
+/** The signs of several of which one must occur; null: one of them has none. */
 export function anySigns(signs: readonly (readonly Sign[] | null)[]): Sign[] | null {
   const all: Sign[] = [];
   for (const of of signs) {
@@ -421,12 +421,12 @@ function rarityOf(sign: Sign): number {
   return fingerprintOf(sign)?.rarity ?? 0;
 }
 
-/** Of the most common one. */
+/** The rarity of the most common sign. */
 function raritiesOf(signs: readonly Sign[] | null): number {
   return signs === null || signs.length === 0 ? 0 : Math.min(...signs.map(rarityOf));
 }
 
-/** Of each sign the longest text that stands as it is; null: one of them has none. */
+/** The longest text of each sign that stands as it is; null: one of them has none. */
 export function literalsOf(signs: readonly Sign[]): string[] | null {
   const literals = signs.map(literalOf);
   return literals.every((literal) => literal !== '') ? [...new Set(literals)] : null;

@@ -181,7 +181,7 @@ export class Walker {
     if (digits !== undefined && this.#scanner.scanNumber(digits, this.#memberKey())) this.#note(false);
   }
 
-  /** Of the member that holds the value at hand, itself or in arrays. */
+  /** The key of the member that holds the value at hand, itself or in arrays. */
   #memberKey(): string {
     for (let depth = this.#depth - 1; depth >= 0; depth--) {
       const step = this.#trail[depth];

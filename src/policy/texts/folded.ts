@@ -33,7 +33,7 @@ const BELONGS = /[\p{M}\p{Cf}\p{DI}]/u;
 /** Begins a syllable of Hangul that may be spelt out. */
 const SPELLS = /[\u1100-\u115f\ua960-\ua97c]/;
 
-/** Of each code point, looked up once: most of what is beyond ASCII stands for itself. */
+/** Each code point has a kind, looked up once: most of what is beyond ASCII stands for itself. */
 const UNKNOWN = 0;
 const ITSELF = 1;
 const ANOTHER = 2;

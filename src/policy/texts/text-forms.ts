@@ -12,7 +12,7 @@ import { type Folded, folded, foldedText, isFoldable } from './folded.ts';
 
 export type TextForms = { readonly folded: Folded | undefined; readonly inner: InnerText | undefined };
 
-/** Of a text that has no other form than itself. */
+/** The forms of a text that has no other form than itself. */
 export const PLAIN: TextForms = { folded: undefined, inner: undefined };
 
 /** Bounds of what is remembered: strings, and their characters together. */

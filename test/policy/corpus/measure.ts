@@ -15,11 +15,11 @@ import { decideOn, event, policy } from '../support.ts';
 type Text = { detector: DetectorName; text: string; found: string[] };
 export type Measured = {
   detector: DetectorName;
-  /** Of what is found, how much is right; of what is there, how much is found. */
+  /** How much of what is found is right; how much of what is there is found. */
   precision: number;
   recall: number;
   texts: number;
-  /** Of this repository, with a candidate. */
+  /** The lines of this repository with a candidate. */
   lines: number;
   /** What was judged otherwise than it is. */
   wrong: string[];

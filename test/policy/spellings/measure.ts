@@ -17,9 +17,9 @@ type Run = [count: number, everyMs: number, type: EventType, traceId?: string];
 type Measured = {
   toBeMet: number;
   toPass: number;
-  /** Of what is to be met. */
+  /** How much is met of what is to be met. */
   recall: number;
-  /** Of what is met. */
+  /** How much is right of what is met. */
   precision: number;
   /** Lines that were judged otherwise than they say. */
   wrong: string[];

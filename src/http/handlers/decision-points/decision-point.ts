@@ -57,7 +57,7 @@ export const queryOf = (waitSeconds = APPROVAL_ANSWERED_SECONDS) => ({
 export const pointQuery = queryOf();
 export type PointCall = Call<Buffer, QueryOf<typeof pointQuery>>;
 
-/** Of the route of each. */
+/** The properties that each point's route has. */
 export const POINT_ROUTE = { method: 'POST', needs: 'submit', bound: 'handler', idempotency: 'heeded' } as const;
 export const POINT_OPERATION: Pick<Operation, 'tag' | 'errors'> = {
   tag: 'Decision points',
