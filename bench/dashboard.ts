@@ -1,21 +1,15 @@
-// Question: how long does a person wait for the dashboard over 10 million events, and what do its open pages cost the
-// service? Method: Debian's chromium, driven by playwright-core, on the machine that the service runs on, against a
-// month of events (month.ts).
-//   first rows   a new browser profile that is signed in goes to the address, the machine being at rest; until the
-//                first row is in the page. Beside it the same list asked for by a program: what is more is the browser,
-//                on the same two cores
-//   filter       the address changes on the open page; until the rows of the new filter are drawn. Each time another
-//                agent, type or outcome
+// Question: how long does a person wait for the dashboard over 10 million events, and what do its open pages cost?
+// Method: chromium, driven by playwright-core, on the machine of the service, against a month of events (month.ts).
+//   first rows   a signed-in profile opens the address, until the first row; beside it the list asked by a program
+//   filter       the address changes on the open page, until the rows of the new filter are drawn
 //   histogram    the same change; from the request to the last byte of its answer, by the browser's own clock
-//   big payload  an event of just under 1 MiB is opened on the open page; until its first line is drawn, and the
-//   longest task meanwhile live         one event at a time, at uneven moments; from its acknowledgement until it is a
-//                                       row of the open page that follows
-//   followers    processor time of the front while a trickle of events comes in, with and without open streams
+//   big payload  an event of just under 1 MiB is opened, until its first line; and the longest task meanwhile
+//   live         from an event's acknowledgement until it is a row of the open page that follows
+//   followers    processor time of the front with and without open streams, a trickle of events coming in
 //   ingest       the whole service under load, alone and with two tails and a page on every screen, in turns
-//   export       about a tenth of the events by the export, as NDJSON: rows against the filter's count, and the front's
-//                memory before and at most
-// Bounds (dashboard.md 6): first rows 300 ms p50 and 600 p99, filter 150 p50, histogram 300; payload 200 ms and no task
-// over 50; a follower 2 % of a core; the export exact, and 32 MB. The line fails by counts, not by times.
+//   export       a tenth of the events as NDJSON: rows against the filter's count, and the front's memory
+// Bounds: first rows 300 ms p50 and 600 p99, filter 150 p50, histogram 300; payload 200 ms and no task over 50; a
+// follower 2 % of a core; the export exact, and 32 MB. The line fails by counts, not by times.
 import { once } from 'node:events';
 import http from 'node:http';
 import { createInterface } from 'node:readline';

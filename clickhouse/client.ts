@@ -3,7 +3,7 @@
 // spliced into SQL.
 // Invariant: an insert with a token takes effect at most once, however often it is sent (the tables keep the last
 // tokens); async_insert is off, so that an answer means stored. But where an engine was killed during a try before, the
-// answer may come from its token alone (pipelines/store/verify.ts). Every failure is a ClickHouseError that says
+// answer may come from its token alone (pipelines/store/verify-insert.ts). Every failure is a ClickHouseError that says
 // whether to try again. Payloads are never logged: the client's own log is off.
 import { Readable } from 'node:stream';
 import {

@@ -6,19 +6,8 @@
 //                in Redis (first id, last id, plan), before anything is written elsewhere
 //   applying     the pipeline's effect; while it fails, waits for another permit and applies again
 //   committing   dead letters, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
-//
-// A batch without effect goes from collecting to committing. `recovering` reads the batch of an earlier owner's
-// manifest; it continues as any other.
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest
 // makes the very same batch of it with the very same plan; what lies behind the manifest was never written.
-// Contiguous, because each read begins right behind the last entry in hand, and that position is kept nowhere: it is
-// read off what is in hand (`#position`). A batch that has not as many entries as its manifest says is trusted no
-// further than what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at
-// most one batch and one read.
-// Redis may have gone back, by a failover or an older file: it lacks acknowledgements and manifests of what was
-// written, or entries. So each step is refused in another run of Redis than the drain began in, and a drain that
-// begins in one that its group does not know writes what lies there up to that moment as untracked: compared by id with
-// what is stored. When it is through, the work may look for what is stored and no longer in the stream (`compared`).
 // Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
 import assert from 'node:assert';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -42,6 +31,17 @@ import type { StreamEntry, WindowRead } from '../src/streams/window.ts';
 import { type Batch, OpenBatch } from './batch.ts';
 import type { CommitBarrier } from './commit-barrier.ts';
 import type { Permit, Permits } from './semaphore.ts';
+
+// A batch without effect goes from collecting to committing. `recovering` reads the batch of an earlier owner's
+// manifest; it continues as any other.
+// Contiguous, because each read begins right behind the last entry in hand, and that position is kept nowhere: it is
+// read off what is in hand (`#position`). A batch that has not as many entries as its manifest says is trusted no
+// further than what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at
+// most one batch and one read.
+// Redis may have gone back, by a failover or an older file: it lacks acknowledgements and manifests of what was
+// written, or entries. So each step is refused in another run of Redis than the drain began in, and a drain that
+// begins in one that its group does not know writes what lies there up to that moment as untracked: compared by id with
+// what is stored. When it is through, the work may look for what is stored and no longer in the stream (`compared`).
 
 const NOTHING: WindowRead = { entries: [], isEnd: true };
 const RETRY = { minMs: RETRY_MS_MIN, maxMs: RETRY_MS_MAX };

@@ -2,7 +2,13 @@
 // becomes free get it as one group, and share a barrier (commit-barrier.ts). An insert costs ClickHouse as much as
 // thousands of rows, whatever is in it, so eight streams that insert apart cost it twice what one insert of all their
 // rows costs.
-//
+// Invariant: at most `concurrentMax` groups run, stuck ones aside; a group runs until its last permit is released.
+// Order: first come, first served. A batch that must be alone (a retry, a recovery) gets a permit of its own, and so
+// does every batch where `mayJoin` says no.
+import { type Clock, MONOTONIC_CLOCK } from '../src/common/clock.ts';
+import { CommitBarrier } from './commit-barrier.ts';
+import { type Load, Permit, type Permits } from './semaphore.ts';
+
 //   free and quiet   a single batch starts at once
 //   free and busy    starts `lingerMs` after the last group ended at the earliest, and waits GATHER_MS more while fewer
 //                    batches wait than the last group had
@@ -12,13 +18,6 @@
 //   stuck            a group that runs longer than STUCK_MS no longer holds others up: a shard of Redis that does not
 //                    answer, or a slow statement, must not stop the other streams. Each stream has one batch, which
 //                    bounds them all
-//
-// Invariant: at most `concurrentMax` groups run, stuck ones aside; a group runs until its last permit is released.
-// Order: first come, first served. A batch that must be alone (a retry, a recovery) gets a permit of its own, and so
-// does every batch where `mayJoin` says no.
-import { type Clock, MONOTONIC_CLOCK } from '../src/common/clock.ts';
-import { CommitBarrier } from './commit-barrier.ts';
-import { type Load, Permit, type Permits } from './semaphore.ts';
 
 /** The streams of a group read their next batches one after the other; some of them may have nothing to read. */
 export const GATHER_MS = 50;

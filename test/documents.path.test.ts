@@ -1,12 +1,12 @@
 // The examples of README and of every page in docs are run as they are, page by page in one shell each, against the
 // whole service; what a page shows as output is what comes out. Each page has an account of its own.
 //
-//   ```sh         is run. A plain or `json` block right behind it is what it prints: `…` represents anything, white
-//                 space does not count, and more may be printed before and after
-//   ```sh setup   is done by this test: URL, KEY (scope admin), and on pages other than README AGENT, an agent of that
-//                 account
+//   ```sh           is run. A plain or `json` block right behind it is what it prints: `…` represents anything, white
+//                   space does not count, and more may be printed before and after
+//   ```sh setup     is done by this test: URL, KEY (scope admin), and on pages other than README AGENT, an agent of
+//                   that account
 //   ```sh machines  is run by test/cluster/several-machines.cluster.ts
-//   anything else is not run, and may hold no call of curl or of the command
+//   anything else   is not run, and may hold no call of curl or of the command
 // A call that is answered with an error fails its block, unless the page shows an error.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';

@@ -91,7 +91,7 @@ t.test('every endpoint of the contract has a route', async (t) => {
   t.same(
     contract.filter((endpoint) => !routes.includes(endpoint)),
     [],
-    'spec 4',
+    'each of the contract',
   );
   t.equal(new Set(routes).size, routes.length, 'each once');
 });

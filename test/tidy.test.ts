@@ -56,6 +56,7 @@ const COLUMNS_MAX = 120;
 const FUNCTION_LINES_MAX = 55;
 const FUNCTION_LINES_P90 = 25;
 const FILE_LINES_MAX = 540;
+const HEADER_LINES_MAX = 12;
 
 const IMPORT = /^(?:import|export)\s[^;]*?from '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm;
 
@@ -119,9 +120,40 @@ t.test('a judgement has no ambient state', async (t) => {
 t.test('every file says what it is', async (t) => {
   const silent = sources.filter(({ text }) => !/^(#!.*\n)?\/\/ \S.{30,}/.test(text)).map(({ file }) => file);
   t.same(silent, [], 'sources open with a header comment');
+  const long = sources.filter(({ lines }) => headerOf(lines).length > HEADER_LINES_MAX).map(({ file }) => file);
+  t.same(long, [], `of at most ${HEADER_LINES_MAX} lines: cases and reasons stand below the imports`);
   const scripts = ['src', 'clickhouse', 'pipelines'].flatMap((folder) => filesIn(folder, /\.(lua|sql)$/));
   const bare = scripts.filter((file) => !/^(#!.*\n)?-- \S/.test(read(file)));
   t.same(bare, [], 'Lua and SQL open with their contract');
+});
+
+t.test('files that a comment names are there', async (t) => {
+  const known = filesIn('.', /\.(ts|tsx|mjs|lua|sql|md)$/);
+  const ends = new Set(known.flatMap((file) => file.split('/').map((_, i, steps) => steps.slice(i).join('/'))));
+  const places = [...CODE, 'dashboard'].flatMap((folder) => filesIn(folder, /\.(ts|tsx|mjs|lua|sql)$/));
+  const gone = places.flatMap((file) =>
+    commentsIn(file).flatMap(({ line, at }) =>
+      [...line.matchAll(NAMED_FILE)]
+        .filter(([name]) => name !== 'clickhouse/NNN_name.sql' && !ends.has(name.replace(/^(\.\.?\/)+/, '')))
+        .map(([name]) => `${file}:${at}: ${name}`),
+    ),
+  );
+  t.same(gone, []);
+});
+
+t.test('rows of a table in a comment begin at one column', async (t) => {
+  const broken = sources.flatMap(({ file, lines }) => {
+    const columns: number[] = [];
+    return lines.flatMap((line, i) => {
+      const row = /^(\/\/ {3}(?! )(?:\S+ ?){1,4}?)( {2,})(?=\S)/.exec(line);
+      if (row === null && !/^\/\/ {4,}\S/.test(line)) columns.length = 0;
+      // The first column may be empty: then what follows is far off.
+      if (row === null || row[2]!.length > EMPTY_COLUMN) return [];
+      columns.push(row[0].length);
+      return row[0].length === columns[0] ? [] : [`${file}:${i + 1}`];
+    });
+  });
+  t.same(broken, [], 'else a reflow has run two rows together');
 });
 
 t.test('comments and pages fit the page', async (t) => {
@@ -271,6 +303,23 @@ function functionsOf({ file, lines }: Source): { where: string; lines: number }[
     const end = lines.findIndex((other, i) => i > at && other.startsWith(`${match[1]}}`));
     return end < 0 ? [] : [{ where: `${file}:${at + 1}`, lines: end - at + 1 }];
   });
+}
+
+/** A file by its name, with folders in front or without. */
+const NAMED_FILE = /(?<![\w/.*-])(?:(?:[\w-]+|\.\.?)\/)*[\w-]+(?:\.[a-z]+)*\.(?:ts|tsx|mjs|lua|sql|md)\b/g;
+const EMPTY_COLUMN = 40;
+
+function headerOf(lines: readonly string[]): string[] {
+  const from = lines[0]!.startsWith('#!') ? 1 : 0;
+  const end = lines.findIndex((line, i) => i >= from && !line.startsWith('//'));
+  return lines.slice(from, end === -1 ? lines.length : end);
+}
+
+function commentsIn(file: string): { line: string; at: number }[] {
+  return read(file)
+    .split('\n')
+    .map((line, i) => ({ line, at: i + 1 }))
+    .filter(({ line }) => /^\s*(\/\/|\/?\*|--)/.test(line));
 }
 
 async function none(t: Test, among: readonly Source[], pattern: RegExp, sentence: string): Promise<void> {

@@ -1,4 +1,5 @@
-// What has come since a position, in the order in which it came: for those who follow it live (http/live.ts).
+// What has come since a position, in the order in which it came: for those who follow it live
+// (src/http/answers/live.ts).
 // Events and anomalies by when they arrived and were flagged; approvals and deliveries by the revision that made them
 // so, each change once. Outcomes of events are those of the time of arrival; a decision is reported as a change of its
 // approval.

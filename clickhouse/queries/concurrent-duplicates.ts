@@ -1,6 +1,6 @@
 // Is an insert under one of these tokens still running, and can a token be known although its rows never came? The
 // store pipeline asks both about a batch of its own whose earlier try ended without an answer
-// (pipelines/store/verify.ts).
+// (pipelines/store/verify-insert.ts).
 import type { ClickHouse } from '../client.ts';
 
 export type ConcurrentDuplicates = {

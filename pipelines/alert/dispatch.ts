@@ -1,10 +1,8 @@
 // The way of a signal (signals in, deliveries in the queue). Read this file first.
-//
 //   match      which active alerts of the account it is for
 //   suppress   inside a throttle window it is counted; a rate limit is notified once per window and counter
 //   deliver    a delivery for each alert that is notified at once
 //   record     queue, windows, ClickHouse rows and the position up to which the stream is dispatched: one commit
-//
 // Invariant: a signal is dispatched or counted once. A stream's signals are dispatched in order, and the position moves
 // in the commit that dispatches them: what is replayed lies behind it, and a former owner's commit is refused, since
 // the mark is its guard. Signals of the signal streams can be appended twice by the pipeline that raised them: their

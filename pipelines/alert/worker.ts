@@ -1,18 +1,14 @@
 // Sends what the delivery queue has due (after dispatch.ts and summaries.ts; before the channels). Every pipelines
 // process runs one.
-//
 //   claim     due deliveries of a lane, as many as there are slots: they come back by themselves if this process dies
 //   look      read the alert again: gone or switched off, it is cancelled; its current target is used. A deleted agent:
 //             dropped
 //   send      one attempt, bounded in time
 //   record    result, queue and ClickHouse row in one commit, if the claim still holds
-//
 // Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, HOST_SENDS_MAX to one host,
 // ACCOUNT_HOST_SENDS_MAX to one host of an account, LANE_SENDS_MAX to one target; of each at most half to targets that
 // failed last time. Only what has a slot is claimed, so a target that hangs holds its own slots and nothing else, and
 // any number of them leaves slots to those that answer.
-// At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a
-// result that comes after its claim has run out is dropped: the worker that has claimed it since writes its own.
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
 
 import { setMaxListeners } from 'node:events';
@@ -39,7 +35,10 @@ import { type Claim, Results } from './results.ts';
 import { Breakers, hostOf } from './schedule.ts';
 import { tellSummaries } from './summaries.ts';
 
-/** Attempts at once in a process (reliability 6). */
+// At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a
+// result that comes after its claim has run out is dropped: the worker that has claimed it since writes its own.
+
+/** Attempts at once in a process. */
 export const SENDS_MAX = 32;
 /** One account has so many at once: half, so that one with many hosts that hang leaves slots to the others. */
 export const ACCOUNT_SENDS_MAX = 16;

@@ -6,14 +6,8 @@
 //   flush    changed baselines, each at most once a second, at most FLUSH_MAX at once; never in the middle of a batch
 //   save     those of flagged agents, awaited, before their batch is acknowledged
 //   end      what is left to be flushed
-//
-// A baseline in Redis says which entry it includes last, so a new owner that reads entries again counts none twice. It
-// may be a second older than what was acknowledged: then a second of history is missing from it, and no finding, since
-// `save` comes after the manifest that names the findings and before the acknowledgement.
 // Invariant: in the middle of a batch (from its first look to its acknowledgement) nothing of it is flushed: a baseline
 // that includes a finding whose manifest was never written would make a new owner pass over it.
-// Bounded: BASELINES_MAX in memory, the longest unused go first; in Redis BASELINE_BYTES an agent, BASELINE_KEPT_MS
-// long.
 // Failure: a flush that fails is tried again a second later and holds up nothing; a load or save that fails holds up
 // the batch.
 
@@ -24,6 +18,12 @@ import type { Keys } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';
 import type { Lease } from '../../src/streams/lease.ts';
 import { Baseline, decodeBaseline, encodeBaseline } from './baseline.ts';
+
+// A baseline in Redis says which entry it includes last, so a new owner that reads entries again counts none twice. It
+// may be a second older than what was acknowledged: then a second of history is missing from it, and no finding, since
+// `save` comes after the manifest that names the findings and before the acknowledgement.
+// Bounded: BASELINES_MAX in memory, the longest unused go first; in Redis BASELINE_BYTES an agent, BASELINE_KEPT_MS
+// long.
 
 const FLUSH_MS = 1_000;
 /** Half a megabyte and a millisecond of Redis. */

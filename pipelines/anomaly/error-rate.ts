@@ -5,7 +5,10 @@
 //   tail     that many errors of that many events have a chance < 1e-6, and < 0.001 over all looks of a day
 // Inspected, with each error: the last 60 s, and their newest one and two slices, in which a sudden failure shows
 // before it has outweighed the minute of good events before it.
-//
+import { AT, type Baseline, SLICE_SECONDS, SLICES } from './baseline.ts';
+import type { Finding } from './finding.ts';
+import { binomialTail, scoreOfTail } from './tails.ts';
+
 // The usual share is that of the last twelve hours or so, plus what chance may have hidden: few events know little.
 // Where errors come in clumps, how far two events of a slice go together is learnt (the intraclass correlation); it
 // says by how much the variance of the errors inspected exceeds a binomial one, and counts are divided by that before
@@ -14,9 +17,6 @@
 // An episode is flagged once and teaches nothing. It ends when six looks in a row (ten seconds each, in which the agent
 // spoke) with 20 events in them were normal, after five minutes of silence, or after half an hour: then its share
 // becomes the baseline.
-import { AT, type Baseline, SLICE_SECONDS, SLICES } from './baseline.ts';
-import type { Finding } from './finding.ts';
-import { binomialTail, scoreOfTail } from './tails.ts';
 
 const ERRORS_MIN = 5;
 const MULTIPLE_MIN = 2;

@@ -7,17 +7,6 @@
 //   insert     with a token, a month at a time
 //   signals    one for each anomaly
 //   save       baselines of flagged agents                                  then the ack and its watermark (drain.ts)
-//
-// Exactly once: what a detector finds depends on the agent's baseline, which moves on. So findings are made once and
-// kept in the manifest; a new owner that finds one takes its findings from there, and makes the very same rows and
-// signals of them. Killed before the manifest: nothing of the batch is in any kept baseline, and the next owner finds
-// the same again. Killed after it: rows are replaced by equal ones, signals are deduplicated by their ids, counted
-// entries are not counted twice. `blocked_event` needs no baseline: it follows from the event, and takes no room in the
-// manifest.
-//
-// A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second
-// (child-supervisor.ts). An error, also a refusal of rows, is tried again forever: these rows are our own making, so a
-// refused one is a bug to be mended, not an entry to be set aside.
 
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
@@ -37,6 +26,17 @@ import { blockedEvent } from './blocked-event.ts';
 import type { Finding } from './finding.ts';
 import { inEpisode, observe, setEpisode } from './observe.ts';
 import { type Anomalous, signalOf, toAnomalous } from './record-anomaly.ts';
+
+// Exactly once: what a detector finds depends on the agent's baseline, which moves on. So findings are made once and
+// kept in the manifest; a new owner that finds one takes its findings from there, and makes the very same rows and
+// signals of them. Killed before the manifest: nothing of the batch is in any kept baseline, and the next owner finds
+// the same again. Killed after it: rows are replaced by equal ones, signals are deduplicated by their ids, counted
+// entries are not counted twice. `blocked_event` needs no baseline: it follows from the event, and takes no room in the
+// manifest.
+//
+// A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second
+// (child-supervisor.ts). An error, also a refusal of rows, is tried again forever: these rows are our own making, so a
+// refused one is a bug to be mended, not an entry to be set aside.
 
 /** An entry with its position in the stream. */
 type Arrived = { ms: number; seq: number; summaries: EventSummary[] };

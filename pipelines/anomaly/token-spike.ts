@@ -6,6 +6,9 @@
 //   score    (log tokens − mean) / deviation > 4, both exponentially weighted and clipped
 //   multiple at least twice the usual
 //   tail     beyond the point that the agent's own tail would pass by chance 0.002 times a day
+import { AT, type Baseline, HELD, TOPS } from './baseline.ts';
+import type { Finding } from './finding.ts';
+
 // A score of 4 alone would not do: one in 30,000 of log-normal tokens passes it, and one in 30 of Pareto ones. So the
 // tail is learnt: the largest 40 log values of the last 20,000 to 40,000 completions give its slope (Hill's estimator,
 // as Weissman extrapolates it), and the few values behind the slope are allowed for (an exponential tail with a slope
@@ -14,8 +17,6 @@
 //
 // A spike does not enter the history: it is held back. Five within six hours are believed, all at once: then that is
 // how this agent is. So a lasting change of level is flagged five times and then becomes the baseline.
-import { AT, type Baseline, HELD, TOPS } from './baseline.ts';
-import type { Finding } from './finding.ts';
 
 const HISTORY_MIN = 20;
 /** Tokens. */

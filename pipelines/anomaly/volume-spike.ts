@@ -5,7 +5,10 @@
 //   tail     a negative binomial count with this level and the agent's own overdispersion reaches it with chance < 1e-9
 // 1e-9 and not 1e-6: the windows are inspected up to 86,400 times a day, and Poisson traffic alone would pass 1e-6 0.2
 // times a day.
-//
+import { AT, type Baseline, SLICES } from './baseline.ts';
+import type { Finding } from './finding.ts';
+import { countTail, scoreOfTail } from './tails.ts';
+
 // The level is the larger of two: the fast mean (the last half hour), and what this and the neighbouring hours of the
 // day have seen on earlier days (rises at once, falls a fifth a day), so that a morning's start is not news on the
 // second morning. Hours never watched count as the busiest one that was. Overdispersion is variance over mean round the
@@ -13,9 +16,6 @@
 //
 // An episode is flagged once, at its beginning, and teaches nothing. It ends after three normal slices in a row, or
 // after half an hour, when its own level becomes the baseline.
-import { AT, type Baseline, SLICES } from './baseline.ts';
-import type { Finding } from './finding.ts';
-import { countTail, scoreOfTail } from './tails.ts';
 
 const EVENTS_MIN = 50;
 const MULTIPLE_MIN = 2;

@@ -1,11 +1,9 @@
 // Runs one backtest for a turn (called by backtest-worker.ts, which holds its lease).
-//
 //   begin    go on from what is kept, or wait for what was acknowledged to be stored, count, and begin
 //   page     rows of the table in the order of arrival (clickhouse/queries/replayed-events.ts)
 //   judge    each row by the engine (src/policy/replay), counted in the tally
 //   keep     position and everything counted up to it, in one step under the lease
 //   end      the result, in the same way; or why there is none
-//
 // Invariant: what is kept is a position together with everything that was counted up to it, and nothing else is gone on
 // from. So a process that is killed at any moment makes the next do some events again and count none twice; the result
 // is the one that a run without a break has. Which events are replayed follows from the range and the order alone.

@@ -30,7 +30,8 @@ const INSERT_BYTES = 32 * 1024 * 1024;
 export class ChainFlusher {
   readonly #options: ChainFlusherOptions;
   /**
-   * A flush before, of this process or of one that died, may have left its token behind without its rows (verify.ts).
+   * A flush before, of this process or of one that died, may have left its token behind without its rows
+   * (verify-insert.ts).
    */
   #tried = true;
   #flushedAt = Number.NEGATIVE_INFINITY;

@@ -1,12 +1,10 @@
 // Chains what was stored and is no longer in its stream (after a drain has dealt with a Redis that it did not know, see
 // drain.ts). A Redis that went back lacks the last entries of a stream, whose rows ClickHouse has: they would be called
 // `added` for ever, and what is really added would hide among them.
-//
 //   chained   the ids of all entries of the stream's chains since then, in ClickHouse and in Redis
 //   stored    rows of the stream since then; what is not chained is a stray
 //   chain     for each account with strays a marker and the strays, as they are found, become the next entries of its
 //             chain; an entry `chain.recovered` of the audit log says how many, and from when
-//
 // Invariant: nothing is excepted from verification. What is changed after the recovery is found; what was before it,
 // the audit log names. Killed anywhere, the next owner finds the same strays, at worst under a second audit entry.
 // Failure: Redis or ClickHouse away: throws, and is tried again. Bounded: where more rows were stored since than

@@ -1,20 +1,15 @@
 // The audit chain's growth (after a batch's inserts, before its acknowledgement): what the batch stored becomes the
 // next entries of each account's chain. One writer by lease: the owner of the stream.
-//
 //   heads    where each account's chain of this stream stands, from Redis
 //   newest   of accounts that this process has not chained yet, or whose head went back: where it is in ClickHouse,
 //            and what lies between the two, which is not chained again
 //   extend   a leaf and a hash for each row, in the order of the stream
 //   writes   heads and blocks, made by the acknowledgement itself (stream-ack.lua): all of it or nothing
-//
 // Invariant: the chain holds exactly what was stored. Killed before the ack: the next owner stores the same rows and
 // makes the chain grow by what it did not refuse; nothing had been written. Killed after: the batch is not processed
 // again. Blocks wait in Redis, in the stream's own slot, until the flusher has copied them (chain-flush.ts): an insert
 // of their own for each batch would cost the embedded engine its 30 ms of CPU every time.
-// A Redis that lost its heads, or went back in time: the chain continues behind its newest block in ClickHouse, with a
-// marker that says which rows may be unknown to it.
-// Failure: Redis or ClickHouse away: throws, the batch is tried again. Too many blocks waiting: the same, until they
-// are flushed.
+// Failure: Redis or ClickHouse away, or too many blocks waiting: throws, and the batch is tried again.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { type ChainEnd, chainEnds, chainPage } from '../../clickhouse/queries/chain-blocks.ts';
 import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
@@ -25,6 +20,9 @@ import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
+
+// A Redis that lost its heads, or went back in time: the chain continues behind its newest block in ClickHouse, with a
+// marker that says which rows may be unknown to it.
 
 /**
  * What is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf is

@@ -1,18 +1,14 @@
 // Erases deleted agents from ClickHouse (after the registry has set the tombstone; run by the process that drains the
 // shard's journal).
-//
 //   mark     where the streams end now: the agent's event stream for every group, the journal for the store
 //   drain    wait until all of them have been acknowledged up to there
 //   erase    delete the agent's mails in the outbox and its rows, drop its dead letters and its approvals
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
 //   files    now and then, by the process that has the first shard: what held the rows is rewritten (file-cleaning.ts)
-//
 // Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has
 // been acknowledged, and a late duplicate of an acknowledged insert is dropped by its token. What is appended after the
 // tombstone, by a front that has not heard of it, is dropped by the store pipeline, which inspects the tombstones after
-// it has read. Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once
-// do the same twice. Anything that fails is tried again at the next poll; an erasure leaves its hash only when it is
-// done.
+// it has read. Anything that fails is tried again at the next poll; an erasure leaves its hash only when it is done.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
@@ -32,6 +28,9 @@ import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 import { forgetBaseline } from '../forget-baseline.ts';
 import { FileCleaning } from './file-cleaning.ts';
+
+// Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once do the same
+// twice.
 
 /** What an erasure needs of the chains' flusher (chain-flush.ts). */
 type Chains = { flush(streams: readonly string[]): Promise<void> };

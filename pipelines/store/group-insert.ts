@@ -2,7 +2,18 @@
 // that was part of one and does not know how it ended. Each batch has a manifest and an acknowledgement of its own; all
 // their manifests name the group's token before the insert is sent, and only an insert that was answered while every
 // batch's lease still held counts as done.
-//
+// Invariant: of a batch's rows none is stored twice, since after the claim nothing else can come under the group's
+// token, and before `split` is noted nothing is sent under another. None is lost, since no process takes the token
+// itself for rows: they are asked for. A token that ClickHouse may have forgotten (an untracked batch) is not claimed:
+// its insert is over long since. Only where tables are not replicated: there an answer speaks of this engine, and what
+// it has it shows. A replica may lag behind.
+
+import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
+import type { SummarizedRow } from '../../schemas/entry.ts';
+import type { BarrierOutcome, GroupPart } from '../commit-barrier.ts';
+import { byMonth } from './rows.ts';
+import { whenQuiet } from './verify-insert.ts';
+
 //   done      all rows are stored
 //   alone     nothing was sent, or ClickHouse refused the rows as they were sent: the batch takes the token out of its
 //             manifest and continues as if it had been alone from the start
@@ -15,18 +26,6 @@
 //               does
 //     note      `split` replaces the token in the manifest: from here on the process that has the batch asks which rows
 //               are there
-//
-// Invariant: of a batch's rows none is stored twice, since after the claim nothing else can come under the group's
-// token, and before `split` is noted nothing is sent under another. None is lost, since no process takes the token
-// itself for rows: they are asked for. A token that ClickHouse may have forgotten (an untracked batch) is not claimed:
-// its insert is over long since. Only where tables are not replicated: there an answer speaks of this engine, and what
-// it has it shows. A replica may lag behind.
-
-import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
-import type { SummarizedRow } from '../../schemas/entry.ts';
-import type { BarrierOutcome, GroupPart } from '../commit-barrier.ts';
-import { byMonth } from './rows.ts';
-import { whenQuiet } from './verify-insert.ts';
 
 type GroupInsertOptions = {
   token: string;

@@ -1,12 +1,10 @@
 // Inserts the rows of one month, and finds the rows that ClickHouse will not take (the last step before the ack).
-//
 // The rows form a fixed binary tree: all of them, then halves, down to single rows. A node is inserted whole, with a
 // token that holds a hash of its ids. ClickHouse drops an insert whose token it knows, whatever the rows ("token wins
 // over data"), so a token must never represent two sets of rows; with the hash in it, it cannot.
 // A node is halved for one of two reasons: ClickHouse refused its data, or some of its rows are there already.
 // Who writes the batch again, or at the same time, walks the same tree, sends the same nodes under the same tokens, and
 // ClickHouse keeps one of each.
-//
 // Invariant: each row ends stored, found stored, or returned as bad. Bad is a row that was refused alone, twice: the
 // table may have been mended in between.
 // More than DEAD_LETTER_ROWS_MAX bad rows throw: that is not poison but a table that does not fit, and dead-lettering

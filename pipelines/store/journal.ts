@@ -2,9 +2,6 @@
 // `approvals`, `deliveries` (beside the event store). Each entry is one registry change with its audit record, which
 // Redis wrote together; here both are copied, and the records become the next entries of their accounts' audit chains
 // (chain.ts).
-// Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the
-// parts. After a try without an answer a token may be known whose rows are not there (verify.ts): then the rows go once
-// more without one.
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the
 // tables that an entry's `rows` are of. Those come as their columns are, times as ISO text; account and revision are
 // put in here. The signals of an entry go to the alerts once its rows are stored, again and again if need be: signals
@@ -37,6 +34,10 @@ import { type Chained, type ChainOptions, ChainWriter } from './chain.ts';
 import { ChainRecovery } from './chain-recovery.ts';
 import { TableRefuses } from './insert.ts';
 import { hashOf, monthOf } from './rows.ts';
+
+// Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the
+// parts. After a try without an answer a token may be known whose rows are not there (verify-insert.ts): then the rows
+// go once more without one.
 
 const GROUP = 'store';
 

@@ -9,32 +9,6 @@
 //            under load together with other streams' batches: one insert of all their rows (group-insert.ts)
 //   chain    what was stored becomes the next entries of its accounts' audit chains     written by the ack (chain.ts)
 //   ack      dead letters, chains, acknowledgement, watermark, end of the manifest     (drain.ts)
-//
-// Exactly once, because whatever happens between two steps, the same rows are sent under the same token:
-// - Killed before the manifest: nothing was written; the next owner forms its own batch.
-// - Killed after the manifest, before or after the insert: the next owner reads the manifest, makes the very same batch
-//   of the same entries, and ClickHouse drops what it has by the token.
-// - A paused owner whose insert is still on its way while the next one inserts: same rows, same token, one stays.
-//   If it wakes up before sending, its lease is checked by our own clock right before each insert.
-// - "Token wins over data": ClickHouse drops rows whose token it knows without inspecting them. So a token must change
-//   when the rows do; it holds the batch's ids, the month and a hash of the row ids (insert.ts).
-// - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of
-//   rows, so two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the
-//   plan in the manifest and the second owner does not ask again. Rows that so slip through are stored before the ack,
-//   and the erasure, which waits for the watermark, deletes them; a late duplicate of that insert is still dropped by
-//   its token.
-// - A manifest older than TOKEN_TRUST_MS: the window of known tokens may have moved on, so ClickHouse is asked which
-//   rows it has. A younger one is deliberately not asked but sent again: the same token also completes what hangs on
-//   the events table (its views), should the kill have torn that.
-// - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has
-//   ended without an answer, rows are asked for after the insert, and what is not there is inserted under another token
-//   (verify.ts).
-// - Inserted with others: the manifest names the group's token, and a process that does not know how that insert ended
-//   claims it first.
-// - Data refused: the plan notes `split` before the first half is inserted, and a process that takes over asks first,
-//   too.
-// Dead letters are written with the ack in one step. Anything else that fails is tried again forever: entries wait in
-// the stream.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
@@ -61,6 +35,32 @@ import { type BadRow, insertRows, TableRefuses } from './insert.ts';
 import { byMonth, readRows, wellFormed } from './rows.ts';
 import { storedRows } from './stored-rows.ts';
 import { insertLost } from './verify-insert.ts';
+
+// Exactly once, because whatever happens between two steps, the same rows are sent under the same token:
+// - Killed before the manifest: nothing was written; the next owner forms its own batch.
+// - Killed after the manifest, before or after the insert: the next owner reads the manifest, makes the very same batch
+//   of the same entries, and ClickHouse drops what it has by the token.
+// - A paused owner whose insert is still on its way while the next one inserts: same rows, same token, one stays.
+//   If it wakes up before sending, its lease is checked by our own clock right before each insert.
+// - "Token wins over data": ClickHouse drops rows whose token it knows without inspecting them. So a token must change
+//   when the rows do; it holds the batch's ids, the month and a hash of the row ids (insert.ts).
+// - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of
+//   rows, so two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the
+//   plan in the manifest and the second owner does not ask again. Rows that so slip through are stored before the ack,
+//   and the erasure, which waits for the watermark, deletes them; a late duplicate of that insert is still dropped by
+//   its token.
+// - A manifest older than TOKEN_TRUST_MS: the window of known tokens may have moved on, so ClickHouse is asked which
+//   rows it has. A younger one is deliberately not asked but sent again: the same token also completes what hangs on
+//   the events table (its views), should the kill have torn that.
+// - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has
+//   ended without an answer, rows are asked for after the insert, and what is not there is inserted under another token
+//   (verify-insert.ts).
+// - Inserted with others: the manifest names the group's token, and a process that does not know how that insert ended
+//   claims it first.
+// - Data refused: the plan notes `split` before the first half is inserted, and a process that takes over asks first,
+//   too.
+// Dead letters are written with the ack in one step. Anything else that fails is tried again forever: entries wait in
+// the stream.
 
 const GROUP = 'store';
 

@@ -4,11 +4,6 @@
 // rows that it does not have; the insert that is sent again is answered as done and nothing is stored (engine 26.7;
 // half a millisecond wide on a quiet machine). So after such a try the rows are asked for, and what is not there is
 // inserted under a token that was never used.
-//
-//   ask      which of the rows are not there?                                none, nearly always: done
-//   wait     an insert of the same token that still runs may just have logged it: until none does, and ask again
-//   insert   what is not there, under the token of this round; its own token may be as false, so ask again
-//
 // Invariant: who writes the batch again, or at the same time, goes through the same rounds with the same tokens, so
 // each is stored once; a late duplicate of the first try finds its token known. An insert is one part, so of its rows
 // all are there or none. After ROUNDS_MAX rounds the rows are taken for expired or removed by hand: each round has
@@ -18,6 +13,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import type { SummarizedRow } from '../../schemas/entry.ts';
 import type { BadRow } from './insert.ts';
+
+//   ask      which of the rows are not there?                                none, nearly always: done
+//   wait     an insert of the same token that still runs may just have logged it: until none does, and ask again
+//   insert   what is not there, under the token of this round; its own token may be as false, so ask again
 
 export const ROUNDS_MAX = 5;
 /** Longer than any insert may take; then the batch is tried again. */

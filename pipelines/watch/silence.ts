@@ -2,7 +2,8 @@
 //
 //   ''         nothing
 //   t<ms>/<n>  the silence that began at <ms> has been notified; the watch checks every <n> ms whether it has ended
-//   (watch-tick.lua) i          the agent was inactive, or its watch was off, at the last poll
+//              (watch-tick.lua)
+//   i          the agent was inactive, or its watch was off, at the last poll
 //   f<ms>      the agent became active again, or its watch was on again, by <ms>: its silence counts from there
 //
 // Invariant: a silence is notified once, even if its agent's settings change; no agent is down before a full period

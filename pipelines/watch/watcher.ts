@@ -1,14 +1,10 @@
 // The watch over silent agents (beside the streams; in every pipelines process): raises `agent_down`.
 // Fronts write down with each append when an agent sent last; nothing is asked of the path of an event beyond that.
-//
 //   tick     per partition: mark that it is watched, find agents that are new, say which are due      watch-tick.lua
 //   read     of those: status, heartbeat, the account's setting
 //   judge    down, or when to look again                                                              silence.ts
 //   signal   `agent_down/<agent>/<last seen ms>` into the signal stream
 //   settle   what was notified, and when each is checked next                                          watch-settle.lua
-//
-// Every process ticks; the first in a second polls the partition, so no lease is needed and the cost
-// does not grow with the processes. An agent that no process settles stays due.
 // Invariants: one silence has one signal id, in every process and every try; no agent is declared down for a time in
 // which we did not watch or took no events in: how long both have continued without a gap is in Redis (`watch`,
 // `openDoors`). Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
@@ -35,6 +31,9 @@ import { acceptingSince } from '../../src/streams/ingest-heartbeat.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import { type KnownAgents, readRegistry, type Watched } from './registry.ts';
 import { judgeSilence, type SilenceVerdict } from './silence.ts';
+
+// Every process ticks; the first in a second polls the partition, so no lease is needed and the cost
+// does not grow with the processes. An agent that no process settles stays due.
 
 type TickReply = [now: number, since: number, looks: string[]] | null;
 const tickScript = new Script<TickReply>('watch-tick', readAsset('src/redis/watch-tick.lua'));

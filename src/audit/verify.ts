@@ -1,16 +1,10 @@
 // A whole verification of an account's audit chains (GET /v1/audit-logs/verify, `gatehouse audit verify`), written out.
-//
-//   rows       the list of approvals and the revisions of policies against what the audit log says was done to them.
-//              First, for the same reason as the events before the registry: whose rows an erasure has begun to remove
-//              is found on record later
+//   rows       the list of approvals and the revisions of policies against what the audit log says was done to them
 //   events     the chains of all event partitions against table `events`
-//   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record. After the
-//              events, since an erasure that begins meanwhile is recorded before it removes anything
+//   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record
 //   settle     rows that no chain knows yet: wait until what was in flight has been chained, and search for them there
 //   look again entries without a row, and rows without an entry: by id, wherever they are now
-//   judge      a gap of a deleted agent is an erasure; a row of a time that a marker excepts is unchained; everything else
-//              is a fault
-//
+//   judge      a gap of a deleted agent is an erasure, a row of a time that a marker excepts is unchained, else a fault
 // Invariant: honest work is never a fault, whatever continues meanwhile. What cannot be decided is counted as
 // `unsettled`. Bounded in memory (ledger.ts) and in time: past its deadline it says from where to continue.
 import type { DifferingRow } from '../../clickhouse/queries/rows-against-log.ts';
@@ -21,6 +15,9 @@ import { ChainCursor, type ReadPage, type Remembered } from './chain-cursor.ts';
 import { isBlank, packId, unpackId } from './hash.ts';
 import { keyOf, Ledger, type Recovery, type RowSource, type SeenRow } from './ledger.ts';
 import { type Violation, Violations } from './violations.ts';
+
+// Rows and events come before the registry: an erasure that begins meanwhile is recorded there before it removes
+// anything, so whose rows have begun to go is found on record later.
 
 export const REGISTRY_CHAIN = 'registry';
 

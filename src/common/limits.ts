@@ -18,7 +18,7 @@ export const UNACKED_BYTES_MAX = 64 * MiB;
 export const SUBMISSIONS_IN_FLIGHT_MAX = 16_384;
 /**
  * Appends in flight per partition: one travels while the next one fills. More only makes entries smaller
- * (performance.md, "what moved the needle").
+ * (bench/README.md).
  */
 export const APPENDS_IN_FLIGHT_MAX = 2;
 /**
@@ -68,7 +68,7 @@ export const PART_TAKEN_MS_MAX = 10_000;
  */
 export const EXPORTS_MAX = 32;
 export const STREAMS_MAX = 96;
-/** One account has so many of each at most; fewer where others hold some (http/body-slots.ts). */
+/** One account has so many of each at most; fewer where others hold some (http/answers/body-slots.ts). */
 export const LASTING_OF_ACCOUNT_MAX = 8;
 /** Rows of an export that are read at once: a few MB of usual events, and 500 queries for a million. */
 export const EXPORT_ROWS_AT_ONCE = 2_000;
@@ -334,7 +334,7 @@ export const READ_WINDOW_BYTES_MAX = 48 * MiB;
 export const READ_AHEAD_BYTES_MAX = 128 * MiB;
 /** Entries of one batch: bounds the ids of an acknowledgement. */
 export const BATCH_ENTRIES_MAX = 5_000;
-/** Inserts at once over all streams of a process. More gain nothing: ClickHouse is the slower side (performance.md). */
+/** Inserts at once over all streams of a process. More gain nothing: ClickHouse is the slower side (bench/README.md). */
 export const INSERTS_AT_ONCE_MAX = 2;
 /** Past this age ClickHouse may have forgotten an insert's token; it is asked which rows it has. */
 export const TOKEN_TRUST_MS = 5 * 60 * 1000;

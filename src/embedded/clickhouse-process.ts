@@ -1,5 +1,5 @@
 // Runs the embedded ClickHouse engine as a child of `gatehouse start`: a process of its own, since the engine wants its
-// folder for itself and its threads must not wait behind ours (design 5).
+// folder for itself and its threads must not wait behind ours.
 // It runs before the store pipeline and every query; the rest of the service meets it over HTTP like any ClickHouse.
 // Invariant: it listens on loopback alone and asks for a password, which reaches it over IPC and never by its command
 // line.

@@ -1,17 +1,14 @@
 // The data folder of `gatehouse start`: who holds it, and the small files in it that people and commands read.
 // The folder is its owner's alone (0700); one with wider rights is narrowed.
-//   lock          locked by the process that holds the folder, and names it; a second `gatehouse start`
-//                 refuses
+//   lock          locked by the process that holds the folder, and names it; a second `gatehouse start` refuses
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: it holds
 //                 passwords)
-//   admin-key     the first admin key (0600); where the account `default` had to be made again, the earlier one is
-//                 admin-key.1
+//   admin-key     the first admin key (0600); admin-key.1 where the account `default` had to be made again
 //   secrets.json  passwords of the embedded engines, made at the first start (0600)
-//   redis/, clickhouse/   what the engines keep; outbox/: mails, where no mail server is named
-//                         (pipelines/alert/channels/outbox.ts)
-// Invariant: at most one live holder, in whatever container or on whatever host that shares the folder (file-lock.ts).
-// Who does not get the lock changes nothing in the folder. What a dead holder left behind is taken over, never trusted.
-// Failure: a folder that cannot be written is named in the sentence that ends the start.
+//   redis/        what the engines keep, as in clickhouse/; outbox/: mails, where no mail server is named
+// Invariant: at most one live holder, wherever the folder is shared (file-lock.ts); who does not get the lock changes
+// nothing. What a dead holder left behind is taken over, never trusted.
+// Failure: a folder that cannot be written ends the start.
 
 import { randomBytes } from 'node:crypto';
 import {

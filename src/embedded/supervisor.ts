@@ -1,13 +1,10 @@
 // `gatehouse start`: the whole service on one machine, as a tree of processes under this one.
-//
 //   data folder   taken by a lock                                   in use: the start ends
 //   port          free? the fronts would share it with another program      taken: the start ends
 //   engines       redis-server and ClickHouse, where no address is given
 //   stores        tables migrated, the account `default` there, the first admin key made
 //   workers       pipelines, backtests, and as many fronts as asked for
-//   notice        runtime.json for the commands that run beside us; the address, and the first key, for the person who
-//                 waits
-//
+//   notice        runtime.json for the commands beside us; the address and the first key for the person who waits
 // SIGTERM goes the other way: fronts finish what they accepted, then pipelines and backtests, then the engines, then
 // the lock.
 // Invariant: a child that ends by itself is started again while the rest continues, engines on the same port as before.

@@ -1,5 +1,4 @@
 // The path of an event through a front, written out; read this file first.
-//
 //   decode    body -> events, by one of two codecs (codec.ts)               400
 //   agent     known? from the cache that Redis invalidates                  404
 //   begin     has this Idempotency-Key been answered?                       409, or the first answer again
@@ -11,14 +10,6 @@
 //   encode    the row that ClickHouse will be given, a summary, the answer
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
-//
-// Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions
-// wait twice: the promises and async frames of two waits were a third of what a single event allocated and a fifth of
-// its cost.
-// Invariant: a submission ends in exactly one of allowed, blocked, pending (then it is in the stream before the reply)
-// or refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`. The caller is
-// called exactly once. Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but permits taken
-// from rate limits.
 
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
@@ -36,6 +27,14 @@ import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
 import { ShadowJudging } from './shadow-judging.ts';
+
+// Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions
+// wait twice: the promises and async frames of two waits were a third of what a single event allocated and a fifth of
+// its cost.
+// Invariant: a submission ends in exactly one of allowed, blocked, pending (then it is in the stream before the reply)
+// or refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`. The caller is
+// called exactly once. Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but permits taken
+// from rate limits.
 
 export class Ingest {
   readonly #parts: IngestParts;

@@ -2,17 +2,6 @@
 // judge() is pure and synchronous: which rules match, and which counters have to be asked. Between it and decide() the
 // caller asks the counters; decide() makes the one decision: allowed, blocked or pending, and the text of
 // `policy_result`.
-//
-// What the absence of each thing does (fail closed, loudly):
-//   Redis away         the counters cannot be asked: the caller refuses the submission (503); nothing is decided here
-//   an expression that errors on the event      counts as a match, detail.reason `expression_error`
-//   work of a policy over its budget (budget.ts)        counts as a match, detail.reason `budget`
-//   a text that begins like JSON and cannot be read     counts as a match where a policy leads into it, `not_json`
-//   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is called
-//   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
-// Nothing else is asked for. The one state kept between events is what automata have learned, which changes no
-// judgement.
-//
 // Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event
 // type and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants
 // are answered.
@@ -48,6 +37,16 @@ import { entryOf, type Plan, planOf, redactionOf, rulesOfTool, shareScanner, too
 import { Sought } from './sought.ts';
 import { FOUND } from './text-search/scanner.ts';
 import type { TextView } from './text-view.ts';
+
+// What the absence of each thing does (fail closed, loudly):
+//   Redis away         the counters cannot be asked: the caller refuses the submission (503); nothing is decided here
+//   an expression that errors on the event      counts as a match, detail.reason `expression_error`
+//   work of a policy over its budget (budget.ts)        counts as a match, detail.reason `budget`
+//   a text that begins like JSON and cannot be read     counts as a match where a policy leads into it, `not_json`
+//   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is called
+//   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
+// Nothing else is asked for. The one state kept between events is what automata have learned, which changes no
+// judgement.
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
 export const ALLOWED: Decision = Object.freeze({

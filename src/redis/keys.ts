@@ -1,9 +1,10 @@
 // Every key name in Redis, with its type and its life. No other module builds a key.
 // Each key carries a hash tag, so that Redis Cluster keeps together what one command or script touches:
 //   {<prefix>p<N>}  one event partition: its stream, leases, manifests, watermarks, counters of its agents, idempotency
-//   records {<prefix>r<N>}  one registry shard: everything of an account's registry, its journal stream, its
-//   account-wide counters {<prefix>g}     the few keys that are global: account names, pipeline members, migration
-//                                         notes
+//                   records
+//   {<prefix>r<N>}  one registry shard: everything of an account's registry, its journal stream, its account-wide
+//                   counters
+//   {<prefix>g}     the few keys that are global: account names, pipeline members, migration notes
 // No command or script may name keys of two tags.
 import { createHash } from 'node:crypto';
 
@@ -84,8 +85,7 @@ export class Keys {
   agentCounter = (partition: number, policy: string, agent: string) => this.#p(partition, `rate:${policy}:${agent}`);
 
   // -- any stream: per consumer group
-  // ---------------------------------------------------------------------------------- `stream` is the key of an events
-  // or journal stream; what belongs to it shares its tag.
+  // `stream` is the key of an events or journal stream; what belongs to it shares its tag.
 
   /** String `<owner>:<fence>`, PEXPIRE: who reads this stream for this group. */
   lease = (stream: string, group: string) => `${stream}:lease:${group}`;

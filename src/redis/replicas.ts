@@ -2,7 +2,13 @@
 // redis/client.ts that acknowledge something). A master answers before its replicas know of a write: one that dies then
 // takes along what it has answered. `WAIT` is asked once for all that was sent together, on the very connection, since
 // it goes by what that connection did last.
-//
+// Invariant: an answer that is handed on was given on the connection whose WAIT was answered behind it. A command that
+// a Cluster redirects belongs to the node that carried it out.
+// Failure: as said below. A node that does not say what replicas it has is taken to have one.
+import { Command, type Redis } from 'ioredis';
+import { Periodic } from '../common/async.ts';
+import { REPLICA_LOOK_MS, REPLICA_WAIT_MS } from '../common/limits.ts';
+
 //   a write      is sent at once; its answer is kept back
 //   WAIT         follows in the same tick, or when the one before it is answered. It holds up what is sent behind it,
 //                so under load writes gather for the next one: a group commit
@@ -14,12 +20,6 @@
 // masters hold to be dead (`fail`) no longer counts, and a node that was promoted has none for a while: writing
 // continues there. A master that is cut off from the others cannot know of a promotion: it still counts its replica, so
 // nothing that only such a master has is acknowledged.
-// Invariant: an answer that is handed on was given on the connection whose WAIT was answered behind it. A command that
-// a Cluster redirects belongs to the node that carried it out.
-// Failure: as above. A node that does not say what replicas it has is taken to have one.
-import { Command, type Redis } from 'ioredis';
-import { Periodic } from '../common/async.ts';
-import { REPLICA_LOOK_MS, REPLICA_WAIT_MS } from '../common/limits.ts';
 
 /** Replicas that must have a write; undefined: one where there are any. */
 export type ReplicasWanted = number | undefined;

@@ -1,4 +1,4 @@
-// The clock that windows and queues go by: Redis's own (design 3.8), since several processes read and write the same
+// The clock that windows and queues go by: Redis's own, since several processes read and write the same
 // times.
 import type { Commands } from './client.ts';
 

@@ -1,18 +1,13 @@
 // Approvals: what pending events wait for. Opened and expired by pipelines, decided by people through the API.
-//
 //   open      pending, with a deadline                                   by pipelines/approval/open.ts
 //   decide    approved or denied                                         by POST /v1/approvals/{id}
 //   expire    what `on_timeout` says, once the deadline is past          by pipelines/approval/expiry.ts
 //   forget    an hour after the decision ClickHouse alone knows it
-//
 // Each step is one commit: records, audit entry, row for ClickHouse, and the news to those who wait.
 // Invariant: an approval is in one of two hashes, pending or decided; the process that moves it from the first to the
 // second, under a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is
 // delivered twice. One whose agent is deleted is unknown from the deletion's answer on, can no longer be decided, and
-// goes with the erasure. On the way to `allowed` it is settled against the state of that moment (approval-review.ts):
-// the agent must be active, no block policy made since may match, and on a time-out the policy that asked must still be
-// in force. Where an account has more pending than people could decide, further ones are denied at once: that is
-// logged, and safe.
+// goes with the erasure.
 
 import type { Approval, ApprovalDecision } from '../../schemas/approval.ts';
 import type { AuditLog } from '../../schemas/audit-log.ts';
@@ -44,6 +39,11 @@ import {
   type RegistryStore,
 } from './commit.ts';
 import { type Actor, isWithin, ownRequest } from './principal.ts';
+
+// On the way to `allowed` an approval is settled against the state of that moment (approval-review.ts): the agent must
+// be active, no block policy made since may match, and on a time-out the policy that asked must still be in force.
+// Where an account has more pending than people could decide, further ones are denied at once: that is logged, and
+// safe.
 
 export type ApprovalsOptions = RegistryStore & {
   pendingMax?: number;

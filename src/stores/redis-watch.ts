@@ -1,19 +1,6 @@
 // Watches over the Redis that a process works with (front and pipelines; a part that starts behind the connections).
 // Once a second: is the registry there (presence.ts)? At the start, after each reconnect and now and then: does Redis
 // keep what it acknowledges (durability.ts)? On a Redis Cluster every master is asked.
-//   registry missing   every call with a key is 503, `/readyz` is 503 and says `registry_missing`, pipelines rest,
-//                      until `gatehouse registry restore`; then all continue by themselves
-//   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz`
-//                      says `recovering` while it is brought forward (registry/recovery.ts). Looked for at the start
-//                      and whenever Redis comes back; until then no request is served, unless ClickHouse cannot be
-//                      asked
-//   other installation the settings, this Redis and this ClickHouse do not belong together (installation.ts): a start
-//                      ends, and in a running process every call is 503 and pipelines rest
-//   history missing    ClickHouse knows nothing of the registry that Redis has: it is given it again, and `/readyz`
-//                      says `history_missing` for a day
-//   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
-//                      `redis_not_durable`. With GATEHOUSE_ALLOW_UNSAFE_REDIS it is a warning, and `/readyz` says
-//                      `degraded`
 // Invariant: what is refused was not recorded. Between two polls the marks themselves protect: without one nothing is
 // known to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
 // Failure: a Redis that cannot be asked leaves the last answer in force; a caller that needs Redis finds out itself.
@@ -31,6 +18,20 @@ import { adoptRegistry, presenceOf, REGISTRY_MISSING } from '../registry/presenc
 import type { Behind } from '../registry/recovery.ts';
 import { registryMissing } from '../registry/registry-missing.ts';
 import { StoreError } from './faults.ts';
+
+//   registry missing   every call with a key is 503, `/readyz` is 503 and says `registry_missing`, pipelines rest,
+//                      until `gatehouse registry restore`; then all continue by themselves
+//   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz`
+//                      says `recovering` while it is brought forward (registry/recovery.ts). Looked for at the start
+//                      and whenever Redis comes back; until then no request is served, unless ClickHouse cannot be
+//                      asked
+//   other installation the settings, this Redis and this ClickHouse do not belong together (installation.ts): a start
+//                      ends, and in a running process every call is 503 and pipelines rest
+//   history missing    ClickHouse knows nothing of the registry that Redis has: it is given it again, and `/readyz`
+//                      says `history_missing` for a day
+//   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
+//                      `redis_not_durable`. With GATEHOUSE_ALLOW_UNSAFE_REDIS it is a warning, and `/readyz` says
+//                      `degraded`
 
 const REDIS_NOT_DURABLE = 'redis_not_durable';
 const RECOVERING = 'recovering';

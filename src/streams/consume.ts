@@ -1,19 +1,13 @@
-// Fenced drain of one stream for one group (after the append, before a pipeline's effect).
+// Reads one stream for one group, and ends its batches under the lease (after the append, before a pipeline's effect).
 // Order of a batch's life: read -> manifest -> effect -> ack; manifest and ack are scripts that first compare the
 // lease. A read changes nothing, so it needs no fence, and the entries need not travel through a script (window.ts):
 // a reader under a lost lease can neither keep a manifest nor acknowledge. A group's position in its stream is moved
 // by the acknowledgement alone, so nothing is ever pending: what lies behind the position is what is to be done, by
 // the holder of the lease. Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and
 // Cluster needs nothing special.
-// The lease also knows which run of Redis was read from (redis-run.ts): after a failover or a restart, by which
-// entries, manifests and positions may have gone back, each step is refused as with a lost lease, and the next owner
-// compares what is there with what was stored (drain.ts).
 // Invariant: a read gives the entries right behind the one that the caller names, in the stream's order, without gaps.
-// The caller names the last one that he has in hand, and nothing here remembers how far he is, so an answer that was
-// lost is simply given again. (A reader that kept its own position, and moved it between two commands of one read,
-// skipped entries when the second failed: with Redis killed under load 4,600 events were never stored and 95,000 stored
-// twice.) A lost lease throws LeaseLost and changes nothing; an unreachable Redis throws what the client throws, and
-// can be tried again.
+// A lost lease throws LeaseLost and changes nothing; an unreachable Redis throws what the client throws, and can be
+// tried again.
 
 import { DEAD_ENTRIES_MAX, READ_BYTES_MAX } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
@@ -24,6 +18,13 @@ import { ensureGroups } from './groups.ts';
 import type { Lease } from './lease.ts';
 import { withRun } from './redis-run.ts';
 import { type StreamEntry, StreamWindow, type WindowRead } from './window.ts';
+
+// The lease also knows which run of Redis was read from (redis-run.ts): after a failover or a restart, by which
+// entries, manifests and positions may have gone back, each step is refused as with a lost lease, and the next owner
+// compares what is there with what was stored (drain.ts).
+// The caller names the last entry in hand, and nothing here remembers how far the caller is, so an answer that was lost
+// is simply given again. (A reader that kept its own position, and moved it between two commands of one read, skipped
+// entries when the second failed: with Redis killed under load 4,600 events were never stored and 95,000 stored twice.)
 
 /** Fields and values of an entry for the dead stream. */
 export type DeadLetterFields = (string | Buffer)[];

@@ -1,4 +1,4 @@
-// How far the pipelines are with what has come in, for those who follow it live (under http/live.ts).
+// How far the pipelines are with what has come in, for those who follow it live (under src/http/answers/live.ts).
 // A stream's watermark is the last entry whose effects are durable; its milliseconds are Redis's clock at the append.
 // Whatever arrived ARRIVAL_LAG_MS before the lowest watermark of all partitions is stored, since an event is appended
 // within that time of its arrival. All who follow share one question a PROGRESS_EVERY_MS. Failure: Redis cannot be

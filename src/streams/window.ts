@@ -1,14 +1,20 @@
 // What a process has just read of one stream, for all groups that are drained here (under consume.ts, over Redis).
 // The groups of a stream want the same entries within a second of each other: read once, they cost Redis and us a
-// third, and what is made of an entry's bytes (pipelines/summaries.ts) is made once.
+// third, and what is made of an entry's bytes (pipelines/event-summaries.ts) is made once.
 // Reads are plain XRANGEs, outside of any script: a reply on its way through Lua is copied and hashed byte by byte, 2
 // us an event over three groups. Reading changes nothing and needs no fence; every step that does is fenced
 // (consume.ts).
 //
 //   the foremost reader extends the window at its end; others find there what they have not read yet
-//   who asks for what lies behind its end begins a new window; who has fallen behind its beginning reads for himself
+//   who asks for what lies behind its end begins a new window; who has fallen behind its beginning reads alone
 //
 // Invariant: the window is a run of the stream without gaps: it holds every entry behind `#from` up to its last one.
+// Failure: whatever the client throws, to all who waited for that read; the next one asks for the same.
+import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../common/limits.ts';
+import type { Commands } from '../redis/client.ts';
+import { unpackFields } from './packing.ts';
+import { compareIds } from './stream-id.ts';
+
 // Why that holds:
 // - New entries only come in behind all others, so what a read found between two ids stays all that there is between
 //   them.
@@ -23,11 +29,6 @@
 // memory. Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX
 // by the size of the last read's entries, four entries at the least; after a pause of a second nothing is known of
 // their size.
-// Failure: whatever the client throws, to all who waited for that read; the next one asks for the same.
-import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../common/limits.ts';
-import type { Commands } from '../redis/client.ts';
-import { unpackFields } from './packing.ts';
-import { compareIds } from './stream-id.ts';
 
 export type StreamEntry = { id: string; fields: ReadonlyMap<string, Buffer> };
 

@@ -1,5 +1,5 @@
 // Ways to write a private address into an https URL: each must be refused, when an alert is made and when it is sent
-// to. `%s` represents the port. Those marked by a name server's answer are in private-addresses.test.ts.
+// to. `%s` represents the port. Those marked by a name server's answer are in private-addresses.socket.test.ts.
 export const PRIVATE_SPELLINGS: readonly string[] = [
   // loopback, IPv4
   'https://127.0.0.1:%s/',

@@ -1,20 +1,5 @@
 // Admission: what happens to every request between its head and its handler.
-//
-//   head      unambiguous framing, request id                          400 and close
-//   path      known?                                                   404
-//   method    known for this path?                                     405
-//   store     does Redis hold the registry, and keep what it is given? 503
-//   key       whose?                                                   401
-//   rights    enough?                                                  403
-//   limit     within the request limit?                                429
-//   load      submissions: is the front overloaded?                    503
-//   body      bounded, JSON, inflated where it is compressed            413, 415, 400
-//   valid     query, Idempotency-Key, JSON, schema                     400
-//   owner     a key bound to an agent: is it that agent's?             404
-//   handler                                                            404, 409, 503, or success
-//
-// This order is part of the API. The body's bytes are read from the start all the same: the transport drops what has no
-// reader.
+// The steps are below; their order is part of the API.
 // Failure: everything that can fail throws, and `safe` answers it.
 
 import type { BufferPool } from '../../common/buffer-pool.ts';
@@ -41,6 +26,22 @@ import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import { PAGES_ROUTE } from './request-counts.ts';
 import type { SubmissionScheduler } from './submission-scheduler.ts';
+
+//   head      unambiguous framing, request id                          400 and close
+//   path      known?                                                   404
+//   method    known for this path?                                     405
+//   store     does Redis hold the registry, and keep what it is given? 503
+//   key       whose?                                                   401
+//   rights    enough?                                                  403
+//   limit     within the request limit?                                429
+//   load      submissions: is the front overloaded?                    503
+//   body      bounded, JSON, inflated where it is compressed            413, 415, 400
+//   valid     query, Idempotency-Key, JSON, schema                     400
+//   owner     a key bound to an agent: is it that agent's?             404
+//   handler                                                            404, 409, 503, or success
+//
+// This order is part of the API. The body's bytes are read from the start all the same: the transport drops what has no
+// reader.
 
 type AdmissionParts = Parts & {
   authenticator: Authenticator;

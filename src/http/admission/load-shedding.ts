@@ -1,7 +1,18 @@
 // Refuses submissions while a front is overloaded (503 `unavailable`; after the request limit, before the body is
 // kept).
-//
-// Without it a front that gets more than it can do refuses nothing: requests wait in the kernel's buffers and in the
+// Each account has a share: an account that was admitted less than an even share lately is refused last
+// (fair-shares.ts). Reads, the registry and health checks are never refused here: they are few, and an operator who
+// repairs something needs them.
+// Invariant: a refusal is decided before anything of the request is kept, so it is `recorded: false`. An admitted
+// request is released when its exchange ends, however it ends. A body that is still arriving is not in flight, so slow
+// clients are no load.
+// Failure: nothing here waits or calls another part; the state is a few numbers.
+import { SUBMISSIONS_IN_FLIGHT_MAX } from '../../common/limits.ts';
+import { RecentMax } from '../../common/recent-max.ts';
+import { FairShares } from './fair-shares.ts';
+import type { SubmissionScheduler } from './submission-scheduler.ts';
+
+// Without this a front that gets more than it can do refuses nothing: requests wait in the kernel's buffers and in the
 // front's own queues, and every answer is late. A refusal at the head of a request costs a small part of a submission,
 // so nearly all of the processor is left for the admitted ones.
 //
@@ -22,18 +33,6 @@
 //                the bound admits three times too much before it reacts. A wait of 100 ms before work begins refused
 //                callers of a closed loop of 256 batches, all of whom could be served.)
 //   normal again after RECOVERED_MS without a refusal.
-//
-// Each account has a share: an account that was admitted less than an even share lately is refused last
-// (fair-shares.ts). Reads, the registry and health checks are never refused here: they are few, and an operator who
-// repairs something needs them.
-// Invariant: a refusal is decided before anything of the request is kept, so it is `recorded: false`. An admitted
-// request is released when its exchange ends, however it ends. A body that is still arriving is not in flight, so slow
-// clients are no load.
-// Failure: nothing here waits or calls another part; the state is a few numbers.
-import { SUBMISSIONS_IN_FLIGHT_MAX } from '../../common/limits.ts';
-import { RecentMax } from '../../common/recent-max.ts';
-import { FairShares } from './fair-shares.ts';
-import type { SubmissionScheduler } from './submission-scheduler.ts';
 
 /** Fixed cost of a request, in bytes: 40 µs for a single event, 350 for a batch of 100 (50 KB). */
 const REQUEST_WORK = 4_096;

@@ -1,6 +1,11 @@
 // A cooperative scheduler for submissions (between admission and a submission's handler): it bounds the work of one
 // tick of the event loop.
-//
+// Invariant: the submissions of an account run in the order of their arrival, each exactly once; a tick does one slice,
+// and at least one submission if any waits.
+// Bound: the submissions that load shedding admits (load-shedding.ts).
+// Failure: nothing here waits or calls another part. A work must not throw; one that does is a bug and ends the
+// process.
+
 // A tick of the loop reads every socket that is ready, and all others wait unseen. If each submission were judged where
 // it is read, a tick that reads three times as many as the last one takes three times as long: ticks of 80 and then 250
 // ms were what a flood made of the first half second, and callers got a refusal that late. So a tick does the work of
@@ -9,11 +14,6 @@
 // tenth of its work (its memory is cold when it comes back), so a slice is as long as what 50 ordinary callers bring at
 // once. Accounts take turns, one submission each, so a single event of one account does not wait behind the batches of
 // another, however many wait.
-// Invariant: the submissions of an account run in the order of their arrival, each exactly once; a tick does one slice,
-// and at least one submission if any waits.
-// Bound: the submissions that load shedding admits (load-shedding.ts).
-// Failure: nothing here waits or calls another part. A work must not throw; one that does is a bug and ends the
-// process.
 
 /** 55 batches of 100, or 500 single events. */
 export const SLICE_MS = 20;

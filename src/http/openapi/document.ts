@@ -1,6 +1,6 @@
 // Describes the API (OpenAPI 3.1) from the table of routes and the schemas that validate it, so that it cannot say
 // anything else than what is done (GET /v1/openapi.json). Made once, when a server starts.
-// Schemas and their names: openapi-schemas.ts.
+// Schemas and their names: schemas.ts.
 import Type from 'typebox';
 import { exampleId } from '../../../schemas/described.ts';
 import { ErrorBody } from '../../../schemas/error.ts';

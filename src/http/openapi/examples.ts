@@ -1,5 +1,5 @@
 // Puts examples of whole bodies and answers together from those of their members, so that a field that is added is in
-// them at once (beside openapi-schemas.ts). What has an example of its own is taken as it is; of alternatives the
+// them at once (beside schemas.ts). What has an example of its own is taken as it is; of alternatives the
 // first.
 // Invariant: the example of a sound schema fits it, which a test checks for every one. undefined: nothing can be made
 // up.

@@ -1,7 +1,7 @@
 // Which rows of digits are phone numbers by a country's numbering plan. The plans are the package's (libphonenumber's
 // data); they are compiled here, once for a plan and when it is first needed, since the package compiles them again for
 // each number: 20 to 70 µs, of which a text can ask for thousands. Used by find-phones.ts. Pure.
-// Invariant: what is valid here is valid for the package, in the form that it was written in (numbering-plans.test.ts).
+// Invariant: what is valid here is valid for the package, in the form that it was written in (national-phones.test.ts).
 import { Metadata } from 'libphonenumber-js/core';
 import metadata from 'libphonenumber-js/metadata.max.json';
 

@@ -8,10 +8,6 @@
 // there before. So what a text is charged follows from pattern and text alone, and a pattern whose states explode runs
 // out of units for the same texts each time. What is really built is charged to the loop that waits for it
 // (`Budget.here`). Everything is counted, nothing is timed.
-// Where a text is so short that its ways cannot be many, `free` leaves them uncounted, which is faster.
-// A cache that grows past its bound is thrown away. Where that happens after `meter`, the count would be wrong: the
-// search ends, `isFull` says so, and the caller searches again after `meterFromNothing`: then the cache is thrown away
-// and begun again at the same places of a text each time.
 
 import { type Budget, OVER_BUDGET } from '../budget.ts';
 import {
@@ -27,6 +23,11 @@ import {
   UNKNOWN,
 } from './automaton-loops.ts';
 import { DO, KIND, LOOK, type Program } from './program.ts';
+
+// Where a text is so short that its ways cannot be many, `free` leaves them uncounted, which is faster.
+// A cache that grows past its bound is thrown away. Where that happens after `meter`, the count would be wrong: the
+// search ends, `isFull` says so, and the caller searches again after `meterFromNothing`: then the cache is thrown away
+// and begun again at the same places of a text each time.
 
 /** States and transitions of one automaton, unless its owner says otherwise. 50 ordinary patterns need 50-300 KB. */
 const CACHE_BYTES_MAX = 512 * 1024;

@@ -2,10 +2,6 @@
 // A scanner is made of needles. One pass over a string runs every automaton once; plain texts, as long as they are few,
 // take String.indexOf instead, which is faster still. Detectors take part with a candidate pattern and settle it
 // afterwards.
-// The caller goes over the event's strings once for each pass (`begin`, then `scan` for each string, while `isDone`
-// says no). Many needles take several passes, so that others have their turn in between. Where the states of the
-// patterns that share an automaton become too many for an event, further passes ask each of them by itself, from the
-// event's beginning.
 // Invariant: what becomes of a needle follows from it and the event's strings alone, not from the other needles nor
 // from what was scanned before: found, not found, or `over`, not settled within its units, which counts as found (fail
 // closed). Detectors are never over. (What is found before a shared automaton is given up would have been found alone:
@@ -18,6 +14,11 @@ import type { Detector } from '../detectors/detectors.ts';
 import { Automaton, unitsOfCharacter } from './automaton.ts';
 import { isFastPlain, LiteralSearch } from './literal-search.ts';
 import { compileCandidate, type Pattern, Program, shortestMatch } from './program.ts';
+
+// The caller goes over the event's strings once for each pass (`begin`, then `scan` for each string, while `isDone`
+// says no). Many needles take several passes, so that others have their turn in between. Where the states of the
+// patterns that share an automaton become too many for an event, further passes ask each of them by itself, from the
+// event's beginning.
 
 /** What is searched for. Needles with the same key are the same. */
 export type Needle = { key: string; pattern: Pattern | null; detector: Detector | null };

@@ -65,7 +65,7 @@ export class Walker {
     if (this.#scan(traceId, formsOf(traceId))) this.#noteAt(undefined, false);
   }
 
-  /** Walks what a path leads to: an index of an array, or on into every element, as in match.ts. */
+  /** Walks what a path leads to: an index of an array, or on into every element, as in path.ts. */
   walkPath(payload: JsonObject, path: Path): void {
     this.#depth = 0;
     this.#level = 0;
