@@ -1,7 +1,7 @@
 // Mints and recognises identifiers: prefix + 26 characters of lowercase Crockford base32 (48 bits of ms time, 15 of the
 // slot in it, 65 random bits). Those of one process rise in the order in which they are made (steady-clock.ts), so of
-// equal times they are the order of arrival. Nothing but this file and the writer of wasm-instance.ts knows of slots. An
-// identifier of the wrong form is simply unknown: `isId` lets handlers answer 404 without a look-up.
+// equal times they are the order of arrival. Nothing but this file and the writer of wasm-instance.ts knows of slots.
+// An identifier of the wrong form is simply unknown: `isId` lets handlers answer 404 without a look-up.
 import { createHash, randomFillSync } from 'node:crypto';
 import { type Moment, STEADY_CLOCK } from './steady-clock.ts';
 

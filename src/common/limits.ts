@@ -334,7 +334,7 @@ export const READ_WINDOW_BYTES_MAX = 48 * MiB;
 export const READ_AHEAD_BYTES_MAX = 128 * MiB;
 /** Entries of one batch: bounds the ids of an acknowledgement. */
 export const BATCH_ENTRIES_MAX = 5_000;
-/** Inserts at once over all streams of a process. More gain nothing: ClickHouse is the slower side (bench/README.md). */
+/** Inserts at once over all streams of a process. More gain nothing: ClickHouse is the slower side. */
 export const INSERTS_AT_ONCE_MAX = 2;
 /** Past this age ClickHouse may have forgotten an insert's token; it is asked which rows it has. */
 export const TOKEN_TRUST_MS = 5 * 60 * 1000;

@@ -1,6 +1,6 @@
 // What is wrong with the operators of a condition and their operands (part of compiling a policy; field-condition.ts
-// runs those that are sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept,
-// for a slip.
+// runs those that are sound). A mistake says what the author may have meant: the policy would otherwise be refused, or
+// worse kept, for a slip.
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { entryOf } from '../../common/entry.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
