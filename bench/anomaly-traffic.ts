@@ -15,7 +15,7 @@ export const SHAPES = {
 export type Shape = keyof typeof SHAPES;
 
 /** Error share (all shapes), completions among all events, and the middle of the tokens. */
-export const ERROR_SHARE = 0.02;
+const ERROR_SHARE = 0.02;
 const COMPLETIONS = 0.3;
 const TOKENS = 1_200;
 const CLUSTER_SIZE = 8;
@@ -23,7 +23,7 @@ const CLUSTER_GAP_SECONDS = 0.5;
 const DAY = 86_400;
 
 export type Spike = { volume?: number; errorShare?: number; tokens?: number };
-export type TrafficOptions = {
+type TrafficOptions = {
   shape: Shape;
   /** Events a second, over the whole day; of a workday: in its busy hours. */
   rate: number;

@@ -2,8 +2,8 @@
 // Colours are of middle lightness on no background, and the text follows the reader's light or dark scheme, so a chart
 // reads on both. Every value is beside its mark: a chart is read without guessing at an axis.
 
-export type Bars = { title: string; unit: string; groups: { name: string; bars: { name: string; value: number }[] }[] };
-export type Lines = {
+type Bars = { title: string; unit: string; groups: { name: string; bars: { name: string; value: number }[] }[] };
+type Lines = {
   title: string;
   xTitle: string;
   yTitle: string;

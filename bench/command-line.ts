@@ -10,7 +10,7 @@ export class CallError extends Error {
 
 type Option = { about: string; unit?: string; kind: 'number' | 'text' | 'flag' };
 
-export const OPTIONS = {
+const OPTIONS = {
   turns: { kind: 'number', about: 'turns of each contender, of which medians are shown' },
   seconds: { kind: 'number', unit: 's', about: 'length of a turn, or of the line' },
   kills: { kind: 'number', about: 'processes to kill under load' },
@@ -25,12 +25,12 @@ export const OPTIONS = {
   url: { kind: 'text', about: 'a service of yours to measure, instead of one that is started' },
   key: { kind: 'text', about: 'its key; else GATEHOUSE_KEY' },
 } as const satisfies Record<string, Option>;
-export type OptionName = keyof typeof OPTIONS;
+type OptionName = keyof typeof OPTIONS;
 
 /** Options of the call as a whole. */
 const OF_ALL: readonly OptionName[] = ['out', 'url', 'key'];
 
-export type LineSpec = {
+type LineSpec = {
   about: string;
   /** Its options, each with what holds where it is left out. */
   options: Partial<Record<OptionName, number | string>>;
@@ -103,7 +103,7 @@ export const LINES = {
 export type LineName = keyof typeof LINES;
 export type RemoteLine = 'ingest' | 'latency' | 'query' | 'fresh-reads';
 
-export const REMOTE_LINES = (Object.keys(LINES) as LineName[]).filter(
+const REMOTE_LINES = (Object.keys(LINES) as LineName[]).filter(
   (line): line is RemoteLine => (LINES[line] as LineSpec).remote !== undefined,
 );
 

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { cpuByPart } from './processes.ts';
 import type { BenchService } from './service.ts';
 
-export type Gauges = { accepted: number; taken: number; backlog: number };
+type Gauges = { accepted: number; taken: number; backlog: number };
 
 const DRAIN_MS_MAX = 300_000;
 /** An idle machine uses less of one core over REST_LOOK_MS: it measured 0.04 to 0.06. */

@@ -4,7 +4,7 @@
 import http from 'node:http';
 import https from 'node:https';
 
-export type Answer = { status: number; body: string; headers: http.IncomingHttpHeaders };
+type Answer = { status: number; body: string; headers: http.IncomingHttpHeaders };
 
 const ANSWER_TIMEOUT_MS = 15_000;
 

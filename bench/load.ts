@@ -7,7 +7,7 @@ import path from 'node:path';
 import autocannon from 'autocannon';
 import { ended, whenEnded } from './ending.ts';
 
-export type Load = {
+type Load = {
   /** The server's address. */
   url: string;
   /** Taken in turn. `body` is an index: many requests may share one. */

@@ -11,7 +11,7 @@ const KIB = 1024;
 
 /** What the attacker sends over and over. `path` with `{agent}` for its own. */
 type Ask = { method: string; path: string; body?: string };
-export type Attack = {
+type Attack = {
   name: string;
   policies?: PolicyOrder[];
   atOnce: number;

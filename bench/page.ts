@@ -3,10 +3,10 @@
 // fetched. What is in it as text is escaped. It reads in light and in dark.
 import { type Chart, draw, escaped, readable } from './chart.ts';
 
-export type Cell = string | number | undefined;
+type Cell = string | number | undefined;
 export type Row = Record<string, Cell>;
 
-export type PageLine = {
+type PageLine = {
   line: string;
   question: string;
   command: string;
@@ -17,7 +17,7 @@ export type PageLine = {
   machine: string;
 };
 
-export type Page = {
+type Page = {
   /** The call that this is the result of. */
   settings: string;
   lines: PageLine[];

@@ -115,7 +115,7 @@ export async function readRecorded(file: string): Promise<RecordedEvent[]> {
   });
 }
 
-export type Replay = {
+type Replay = {
   /** Agent name -> id. */
   agents: Map<string, string>;
   /** Event ids in the order of the recording, by agent name. */

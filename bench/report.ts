@@ -12,7 +12,7 @@ import { rounded } from './statistics.ts';
 
 export type { Row } from './page.ts';
 
-export type Findings = {
+type Findings = {
   /** Names the files, too. */
   line: string;
   question: string;

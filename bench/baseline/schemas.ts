@@ -27,7 +27,7 @@ export type Event = {
   timestamp?: string;
 };
 
-export type PolicyType = 'block_action' | 'data_filter' | 'rate_limit';
+type PolicyType = 'block_action' | 'data_filter' | 'rate_limit';
 export type Policy = {
   id: string;
   name: string;

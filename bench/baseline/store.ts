@@ -10,7 +10,7 @@ const CACHE_MS = 5_000;
 const CACHED_MAX = 10_000;
 const STREAM_ENTRIES_MAX = 100_000;
 
-export type Stored = { id: string; agentId: string; body: string };
+type Stored = { id: string; agentId: string; body: string };
 export type Seed = { keys: Record<string, string>; agents: string[]; policies: Policy[] };
 
 /** Answers of a look-up, believed for a while. */
