@@ -8,7 +8,7 @@ import type { CommitBarrier } from './commit-barrier.ts';
  * trusted to know. It only moves to the right.
  */
 const TRIES = ['first', 'repeated', 'untracked'] as const;
-export type Try = (typeof TRIES)[number];
+type Try = (typeof TRIES)[number];
 
 export type Batch<T, Plan> = {
   readonly stream: string;

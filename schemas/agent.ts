@@ -88,7 +88,7 @@ export const ListedAgent = Type.Object({
 });
 
 /** Bounds of a heartbeat in seconds, an agent's own and the account's; a pause of a second or two is not silence. */
-export const HEARTBEAT_SECONDS = { min: 5, max: 604_800 } as const;
+const HEARTBEAT_SECONDS = { min: 5, max: 604_800 } as const;
 
 /**
  * What the agent's own `metadata.heartbeat_seconds` says: 0 for no watch, else seconds within bounds; undefined:

@@ -33,7 +33,6 @@ export const FRAMEWORKS = [
   'agno',
   'mcp',
 ] as const;
-export type Framework = (typeof FRAMEWORKS)[number];
 
 export const STATUSES = ['active', 'inactive'] as const;
 export type Status = (typeof STATUSES)[number];

@@ -75,7 +75,7 @@ export type ShadowElement = {
 };
 /** Whose tuples follow. */
 type SummaryOwner = readonly [account: string, agent: string];
-export type AllowedTuple = readonly [
+type AllowedTuple = readonly [
   id: string,
   type: EventType,
   occurredAt: number,

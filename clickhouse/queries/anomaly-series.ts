@@ -16,7 +16,7 @@ const RATES = {
   volume_spike: { bucketMs: 10_000, beforeMs: 10 * MINUTE_MS, afterMs: 5 * MINUTE_MS },
 };
 
-export type Series = { bucketMs: number | null; points: SeriesPoint[] };
+type Series = { bucketMs: number | null; points: SeriesPoint[] };
 
 /** The series behind an anomaly. A `blocked_event` has nothing to draw: no points. */
 export async function anomalySeries(clickhouse: ClickHouse, account: string, anomaly: Anomaly): Promise<Series> {

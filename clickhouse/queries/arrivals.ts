@@ -64,7 +64,7 @@ export async function flaggedAnomalies(
   return { rows, skipped: read.length > max ? (await countOf(clickhouse, from, where)) - max : 0 };
 }
 
-export type Changes = Excluded & { after: number; max: number; filter: EventFilter };
+type Changes = Excluded & { after: number; max: number; filter: EventFilter };
 
 export async function changedApprovals(
   clickhouse: ClickHouse,

@@ -9,7 +9,7 @@ import type { ClickHouse } from '../client.ts';
 import { type AnyOf, type Excluded, isoTime, QueryConditions } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
-export type AnomalyPage = PageStart &
+type AnomalyPage = PageStart &
   Excluded & {
     agentId?: AnyOf<string> | undefined;
     kind?: AnyOf<AnomalyKind> | undefined;

@@ -9,7 +9,7 @@ import type { ClickHouse } from '../client.ts';
 import { type AnyOf, type Excluded, isoTime, QueryConditions } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
-export type ApprovalPage = PageStart &
+type ApprovalPage = PageStart &
   Excluded & {
     status?: AnyOf<ApprovalStatus> | undefined;
     agentId?: AnyOf<string> | undefined;

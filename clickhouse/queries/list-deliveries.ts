@@ -9,7 +9,7 @@ import type { ClickHouse } from '../client.ts';
 import { type AnyOf, type Excluded, isoTime, QueryConditions, valuesOf } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
-export type DeliveryPage = PageStart &
+type DeliveryPage = PageStart &
   Excluded & {
     alertId?: AnyOf<string> | undefined;
     agentId?: AnyOf<string> | undefined;

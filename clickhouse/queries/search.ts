@@ -42,7 +42,7 @@ const SEARCH_TEXT = `if(empty(words), ${OWN_TEXT}, words)`;
 const TOKENS_MAX = 64;
 
 /** Each term is a run of words, as wordsOf gives them, that must stand next to each other. */
-export type Search = { terms: string[][] };
+type Search = { terms: string[][] };
 type Condition = { sql: string; params: QueryParams };
 /**
  * `unindexed`: the same for parts that the index is not made of yet, where every row is looked at: a cheap condition

@@ -37,7 +37,7 @@ export const TRACE_EVENTS_MAX = 1_000;
 
 /** `onlyAgent`: as if there were no events of other agents. */
 type OfAgent = { onlyAgent?: string | undefined };
-export type TracePage = PageStart &
+type TracePage = PageStart &
   Excluded &
   OfAgent &
   TraceOrder &

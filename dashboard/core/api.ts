@@ -9,7 +9,7 @@ import { PAYLOADS, parseKeeping } from './json.ts';
 /** A read may wait up to 10 s for writes and run for as long again; then a person has waited enough. */
 const DEADLINE_MS = 25_000;
 
-export type ErrorDetail = { path: string; message: string };
+type ErrorDetail = { path: string; message: string };
 
 export class ApiError extends Error {
   override name = 'ApiError';

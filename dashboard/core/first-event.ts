@@ -6,9 +6,9 @@ import { quoted, wordOf } from './curl.ts';
 export const WAYS = ['curl', 'typescript', 'python', 'opentelemetry', 'claude-code', 'mcp'] as const;
 export type Way = (typeof WAYS)[number];
 /** `what` says where the text goes, and what it does. */
-export type Step = { what: string; text: string };
+type Step = { what: string; text: string };
 /** Who sends: `id` where the key is bound to an agent, which is registered then. */
-export type Sender = { name: string; id?: string };
+type Sender = { name: string; id?: string };
 
 export const WAY_TITLES: Record<Way, string> = {
   curl: 'curl',

@@ -9,12 +9,12 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, open } from './api.ts';
 import { ended, session } from './session.ts';
 
-export type Topic = 'events' | 'approvals' | 'anomalies' | 'deliveries';
+type Topic = 'events' | 'approvals' | 'anomalies' | 'deliveries';
 /** `hello`: of a tab that has joined; `away`: whether the stream is (`row`). */
 type Update = { topic: Topic | 'gap' | 'ready' | 'away' | 'hello'; row?: unknown };
 type Send = (update: Update) => void;
 
-export type LiveHandlers = {
+type LiveHandlers = {
   onRow: (topic: Topic, row: unknown) => void;
   onGap: () => void;
   /** Updates begin now: what came since the list was read is not in either. */

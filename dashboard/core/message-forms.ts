@@ -43,7 +43,7 @@ const FORMS: readonly Form[] = [
   },
 ];
 
-export type Understood = { form: string; messages: Message[] };
+type Understood = { form: string; messages: Message[] };
 
 /** undefined: no form knows it. */
 export function understood(root: Value, type: string, level = 0): Understood | undefined {

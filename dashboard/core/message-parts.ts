@@ -23,7 +23,7 @@ const ROLES: Record<string, string> = {
 };
 const SPEAKERS = new Set(['user', 'assistant', 'system', 'developer', 'tool', ...Object.keys(ROLES)]);
 
-export function roleOf(word: string): string {
+function roleOf(word: string): string {
   const known = word.toLowerCase();
   return ROLES[known] ?? (SPEAKERS.has(known) ? known : word);
 }

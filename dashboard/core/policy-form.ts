@@ -8,7 +8,7 @@ import { endOfString, endOfValue, skipSpace } from './json.ts';
 import { meaningOf } from './tokens.ts';
 
 /** A member of an object, or an element of a list (`key` is '' then): where it stands in the text. */
-export type Member = { key: string; from: number; valueFrom: number; to: number };
+type Member = { key: string; from: number; valueFrom: number; to: number };
 
 /** One operator on one field. `member` is that of the field; `inner` that of its operator, if it is written as one. */
 export type Test = {
@@ -20,7 +20,7 @@ export type Test = {
   values: string[];
 };
 
-export type PolicyForm = { members: Member[]; tests: Test[]; others: string[] };
+type PolicyForm = { members: Member[]; tests: Test[]; others: string[] };
 
 /** Operators whose operand is a list; `any of` and `is` are the short forms. */
 const OF_LISTS = ['any of', 'in', 'not_in'];
@@ -84,7 +84,7 @@ function isOneLine(value: string): boolean {
 }
 
 /** Members of the object that the text is; undefined: it is none. */
-export function membersOf(text: string): Member[] | undefined {
+function membersOf(text: string): Member[] | undefined {
   try {
     JSON.parse(text); // conditions of a person, and only to know that it can be read
   } catch {

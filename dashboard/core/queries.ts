@@ -21,7 +21,7 @@ import type { Page } from './types.ts';
  */
 const PAGES_MAX = 200;
 /** Two screens full: a page of twice as many takes a third longer. */
-export const PAGE_ROWS = 50;
+const PAGE_ROWS = 50;
 
 export const client = new QueryClient({
   defaultOptions: {

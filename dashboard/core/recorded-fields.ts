@@ -5,7 +5,7 @@ import { endOfString, endOfValue, endOfWord, skipSpace } from './json.ts';
 import { meaningOf } from './tokens.ts';
 
 /** Paths (`payload.arguments.amount`), the most frequent first, each with JSON texts of its values. */
-export type RecordedFields = Map<string, string[]>;
+type RecordedFields = Map<string, string[]>;
 
 const PATHS_MAX = 40;
 const VALUES_MAX = 20;

@@ -6,7 +6,7 @@ import { signal } from '@preact/signals';
 import { mayLeave } from './unsaved.ts';
 
 /** `asOf`: the moment that a relative range is counted back from; 0: it is fixed when it is asked for. */
-export type Place = { screen: string; params: URLSearchParams; asOf: number };
+type Place = { screen: string; params: URLSearchParams; asOf: number };
 /** An entry of the history. `at`: its place among those of this tab. */
 type Entry = { at: number; asOf?: number };
 

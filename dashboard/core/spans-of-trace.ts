@@ -16,7 +16,7 @@ const PAGE_BYTES = 256 * 1024;
 const PAGE_EVENTS = 100;
 
 /** `places`: by the event's id. */
-export type Spans = {
+type Spans = {
   places: ReadonlyMap<string, SpanPlace>;
   isWhole: boolean;
   error: ApiError | undefined;

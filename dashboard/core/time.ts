@@ -5,7 +5,7 @@ import { nowMs } from './clock.ts';
 import { momentOf } from './router.ts';
 
 const KEPT = 'gatehouse-zone';
-export type Zone = 'local' | 'utc';
+type Zone = 'local' | 'utc';
 
 export const zone = signal<Zone>(localStorage.getItem(KEPT) === 'utc' ? 'utc' : 'local');
 

@@ -8,7 +8,7 @@ import type { ListedApproval } from '../../schemas/approval.ts';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import type { ListedBacktest, Backtest as WholeBacktest } from '../../schemas/backtest.ts';
-import type { Event, ListedEvent, TraceWithEvents } from '../../schemas/event.ts';
+import type { Event, ListedEvent } from '../../schemas/event.ts';
 import type { Facets, Histogram } from '../../schemas/event-counts.ts';
 import type { Policy, PolicyRevision as RevisionOfPolicy } from '../../schemas/policy.ts';
 import type { PolicyPreview } from '../../schemas/policy-preview.ts';
@@ -42,7 +42,6 @@ export type PolicyPreviewed = Omit<Static<typeof PolicyPreview>, 'first'> & { fi
 export type ApprovalRow = Omit<Static<typeof ListedApproval>, 'event'> & {
   event?: (WholeEvent & { summary: string }) | null;
 };
-export type TraceOfEvents = Omit<Static<typeof TraceWithEvents>, 'events'> & { events: EventRow[] };
 export type Agent = Static<typeof ListedAgent>;
 export type Series = Static<typeof AnomalySeries>;
 export type NewAlert = AlertCreated;

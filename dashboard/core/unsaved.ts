@@ -4,7 +4,7 @@
 import { useLayoutEffect, useMemo } from 'preact/hooks';
 
 /** Says of an open form whether there is something in it. */
-export type Written = { is: boolean };
+type Written = { is: boolean };
 const forms = new Set<Written>();
 
 /** Texts that stay while a person goes elsewhere in this tab, by what they are for. Never a secret. */

@@ -5,7 +5,7 @@
 // parts, flags, keycaps), it stays, once, and there alone. Linear in the text; a text without any is not copied.
 
 /** Characters of the text, or the names of those that cannot be seen. */
-export type Piece = string | { names: string };
+type Piece = string | { names: string };
 
 /** The three flags that are written by tags. Every other tag is a letter that no one sees. */
 const FLAGS =

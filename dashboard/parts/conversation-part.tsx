@@ -15,7 +15,7 @@ const HEAD = { characters: 1_200, lines: 20 };
 const PIECE_CHARACTERS = 20_000;
 const SUMMARY_CHARACTERS = 200;
 
-export type PartProps = { part: ShownPart; result?: ShownPart | undefined; place: string; reader: ConversationReader };
+type PartProps = { part: ShownPart; result?: ShownPart | undefined; place: string; reader: ConversationReader };
 
 /** `place`: by which it is known what was unfolded. `result`: what a call was answered. */
 export function Part({ part, result, place, reader }: PartProps) {

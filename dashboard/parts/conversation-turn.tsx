@@ -14,7 +14,7 @@ import { Payload } from './payload.tsx';
 import { Match } from './why.tsx';
 
 /** `since`: words for the time since the event before. `href`: opens it beside. `hasFocus`: it was gone to by a key. */
-export type TurnProps = {
+type TurnProps = {
   event: EventRow;
   place: number;
   since: string;

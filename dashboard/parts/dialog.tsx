@@ -8,7 +8,7 @@ import { mayLeave, useWritten } from '../core/unsaved.ts';
 import { Literal } from './literal.tsx';
 import { Problem } from './states.tsx';
 
-export type DialogProps = {
+type DialogProps = {
   /** Names in it are drawn by `Literal`. */
   title: ComponentChildren;
   onClose: () => void;

@@ -10,7 +10,7 @@ export function eventRowPx(): number {
   return narrow.value ? NARROW_ROW_PX : 34;
 }
 
-export type EventLineProps = { event: EventRow; href: string; isOpen: boolean; columns: readonly Column<EventRow>[] };
+type EventLineProps = { event: EventRow; href: string; isOpen: boolean; columns: readonly Column<EventRow>[] };
 
 /** `nameOf`: of an agent, by its id. */
 export function eventColumns(nameOf: (id: string) => string): Column<EventRow>[] {

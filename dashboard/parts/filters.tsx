@@ -8,7 +8,7 @@ import { visible } from '../core/visible.ts';
 import { Literal } from './literal.tsx';
 import { SearchName, useFound } from './named.tsx';
 
-export type Choice = { value: string; name?: string | undefined; count?: number | undefined };
+type Choice = { value: string; name?: string | undefined; count?: number | undefined };
 export type FilterSpec = {
   /** Name of the parameter. */
   name: string;

@@ -17,7 +17,7 @@ const DAY_STEPS = [1, 2, 7, 14, 28].map((days) => days * 86_400);
 
 /** Counts over time, of whatever they are. `days`: a bucket is a day of UTC, whatever zone times are shown in. */
 export type Counted = Pick<EventHistogram, 'from' | 'bucket_ms' | 'values' | 'buckets'> & { by: string; days?: true };
-export type HistogramProps = {
+type HistogramProps = {
   data: Counted;
   /** Left out: events by what `by` says. */
   label?: string;

@@ -37,7 +37,7 @@ export function ScreenIcon({ path }: { path: string }) {
   return icon === undefined ? null : <Icon of={icon} />;
 }
 
-export function Icon({ of }: { of: IconNode }) {
+function Icon({ of }: { of: IconNode }) {
   return (
     <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
       {of.map(([shape, attributes]) => h(shape, attributes))}

@@ -132,7 +132,7 @@ export function Unknown() {
 type Line = { key: string; title: ComponentChildren; href?: string; n: number };
 
 /** Each with a bar that shows its share of the first. */
-export function Ranking({ label, lines, rest }: { label: string; lines: readonly Line[]; rest?: string }) {
+function Ranking({ label, lines, rest }: { label: string; lines: readonly Line[]; rest?: string }) {
   const most = Math.max(1, ...lines.map(({ n }) => n));
   return (
     <>

@@ -2,7 +2,7 @@
 // each value behind the name of its column, so that nothing of it is outside of the page.
 import type { ComponentChildren } from 'preact';
 
-export type TableRow = { key: string; isOpen?: boolean; cells: readonly ComponentChildren[] };
+type TableRow = { key: string; isOpen?: boolean; cells: readonly ComponentChildren[] };
 
 type TableProps = {
   head: readonly string[];

@@ -5,7 +5,7 @@ import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-export type VirtualRowsProps = {
+type VirtualRowsProps = {
   count: number;
   rowPx: number;
   label: string;

@@ -166,7 +166,7 @@ function packedKey(id: string | Buffer): string {
 }
 
 /** `<n>:<hash in hex>`. */
-export function readHead(text: string | null): Head | null {
+function readHead(text: string | null): Head | null {
   if (text === null) return null;
   const colon = text.indexOf(':');
   return { n: Number(text.slice(0, colon)), hash: Buffer.from(text.slice(colon + 1), 'hex') };

@@ -259,7 +259,7 @@ function rowTables(changes: readonly Change[]): Table[] {
 }
 
 /** `2026-11-20 17:28:00.123`, UTC. */
-export function clickhouseTime(epochMs: number): string {
+function clickhouseTime(epochMs: number): string {
   return new Date(epochMs).toISOString().replace('T', ' ').slice(0, -1);
 }
 

@@ -18,7 +18,7 @@ import type { BadRow } from './insert.ts';
 //   wait     an insert of the same token that still runs may just have logged it: until none does, and ask again
 //   insert   what is not there, under the token of this round; its own token may be as false, so ask again
 
-export const ROUNDS_MAX = 5;
+const ROUNDS_MAX = 5;
 /** Longer than any insert may take; then the batch is tried again. */
 const WAIT_MS_MAX = 150_000;
 const POLL_MS = 50;

@@ -13,7 +13,7 @@ import { AGENT_DOWN_SECONDS } from '../../schemas/account.ts';
 import { type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import { WATCH_LOOK_MS_MAX } from '../../src/common/limits.ts';
 
-export type Look = {
+type Look = {
   /** Epoch ms, Redis's clock; so are all times but `seen`, which is a front's. */
   now: number;
   /** Since when silence would have been noticed; null: it cannot be now. */

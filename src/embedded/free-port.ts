@@ -39,7 +39,7 @@ export async function onFreePort<T>(launch: (port: number) => Promise<T>, host =
 }
 
 /** Whether one could listen there alone. The fronts share their port (SO_REUSEPORT), so they would not notice. */
-export async function isFree(host: string, port: number): Promise<boolean> {
+async function isFree(host: string, port: number): Promise<boolean> {
   return (await whyNotFree(host, port)) === undefined;
 }
 

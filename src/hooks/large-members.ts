@@ -10,7 +10,7 @@ const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY] = [0x7b, 0x7d, 0x5b, 
 const BLANK = 0x20;
 
 /** As it stands in the place of what is left out. */
-export const leftOut = (bytes: number): string => `{"left_out_bytes":${bytes}}`;
+const leftOut = (bytes: number): string => `{"left_out_bytes":${bytes}}`;
 export const LEFT_OUT = /\{"left_out_bytes":(\d{1,15})\}/g;
 
 /** Leaves large members out of a hook, or out of the objects in it where the tool has what it is about in one. */

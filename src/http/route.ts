@@ -189,7 +189,7 @@ export const SCOPE_OF: Record<Need, Scope> = {
 };
 
 /** What a key that is bound to an agent meets here (docs/keys.md). */
-export type Bound =
+type Bound =
   /** `{id}` of the path is an agent: any but its own is unknown. */
   | 'path'
   /** `agent_id` of the query is its own, whether it asks for that or not; any other agent is unknown. */

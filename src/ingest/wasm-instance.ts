@@ -149,7 +149,7 @@ export type ScannedBody = {
 };
 
 /** `rows` and `summaries` stand until the next body is read or begun; `reply` until `release`. */
-export type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: (() => void) | undefined };
+type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: (() => void) | undefined };
 
 /** What is the same for all events of a request. */
 type RequestIds = { account: string; agentId: string; requestId: string };

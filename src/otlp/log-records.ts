@@ -14,7 +14,7 @@ import {
 } from './span.ts';
 
 /** A record as it was decoded. `body` undefined: it has none. Times: epoch ms; 0: not known. */
-export type LogRecord = Pick<TraceSpan, 'traceId' | 'spanId' | 'attributes' | 'resource' | 'scope' | 'place'> & {
+type LogRecord = Pick<TraceSpan, 'traceId' | 'spanId' | 'attributes' | 'resource' | 'scope' | 'place'> & {
   eventName: string;
   timeMs: number;
   observedMs: number;

@@ -25,7 +25,7 @@ import { below, Mistakes, type PolicyReading } from './policy-error.ts';
 import { PatternAllowance } from './text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from './text-search/program.ts';
 
-export type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms;
+type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms;
 
 /** A policy in its compiled form. */
 export type Rule = {

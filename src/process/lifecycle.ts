@@ -8,7 +8,7 @@ import { Periodic } from '../common/async.ts';
 import type { Log } from './log.ts';
 
 /** Kubernetes and systemd wait 30 s and longer before they kill; 25 s leaves them a margin. */
-export const DRAIN_MS_MAX = 25_000;
+const DRAIN_MS_MAX = 25_000;
 /** `npm start` passes a Ctrl-C on that the terminal has already sent: within this time it is still the first signal. */
 const SAME_SIGNAL_MS = 1_000;
 

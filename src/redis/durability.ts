@@ -34,7 +34,7 @@ export async function readDurability(client: Commands): Promise<Durability> {
   return { nodes, ...judge(nodes) };
 }
 
-export function judge(nodes: readonly NodeSettings[]): Pick<Durability, 'unsafe' | 'weak' | 'unread'> {
+function judge(nodes: readonly NodeSettings[]): Pick<Durability, 'unsafe' | 'weak' | 'unread'> {
   const [unsafe, weak, unread]: [string[], string[], string[]] = [[], [], []];
   for (const { node, source, appendonly, appendfsync, maxmemoryPolicy } of nodes) {
     if (appendonly === false)

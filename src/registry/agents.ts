@@ -37,7 +37,7 @@ import { type Erasure, erasureReport } from './erasures.ts';
 import { type Listed, type NamedFilter, type Page, pageOf, placeOf } from './lists.ts';
 import { type Actor, isWithin } from './principal.ts';
 
-export type Registered = { agent: Agent; created: boolean; differs: boolean };
+type Registered = { agent: Agent; created: boolean; differs: boolean };
 /** Any of the names, and any of the states; `down`: an `agent_down` was raised, and it has not been heard since. */
 export type AgentFilter = NamedFilter & {
   name?: readonly string[] | undefined;

@@ -36,7 +36,7 @@ import { type Actor, isWithin, keepWithin } from './principal.ts';
 export type FetchRevision = (account: string, policyId: string, revision?: number) => Promise<PolicyRevision | null>;
 
 /** The answer to an order names what is not there. */
-export type Ordered = Backtest | 'no_agent' | 'no_policy' | 'no_revision';
+type Ordered = Backtest | 'no_agent' | 'no_policy' | 'no_revision';
 
 type Tried = Pick<BacktestRecord, 'tried' | 'inForce'> & { policyId: string | null; revision: number | null };
 

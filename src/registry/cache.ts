@@ -30,7 +30,7 @@ import { registryMissing } from './registry-missing.ts';
 import type { SessionRecord } from './sessions.ts';
 
 /** `usedMs`: when the session was last used, as far as is known here; the request that uses it writes it. */
-export type SignedIn = { principal: Principal; usedMs: number };
+type SignedIn = { principal: Principal; usedMs: number };
 type CachedAgent = { record: AgentRecord; account: string };
 
 const CHECK_MS = 500;

@@ -74,7 +74,7 @@ export type DeliveryRecord = {
 export type KeptDelivery = { delivery: Delivery; signal: Signal };
 
 /** By what connections are counted. Mail goes through our own server, or into one folder: one for all. */
-export function hostOf(channel: Channel, target: string): string {
+function hostOf(channel: Channel, target: string): string {
   if (channel === 'email') return 'smtp';
   return URL.canParse(target) ? new URL(target).host : 'invalid';
 }

@@ -36,7 +36,7 @@ const MISTAKES_TOLD_MAX = 50;
 type Planned = { told: PlannedPolicy; before: Read<Policy> | undefined; after: Policy | null; copies?: string };
 
 /** `isStale`: the plan is not the one that was asked for, and nothing was changed. */
-export type Declared = { plan: PolicyPlan; isStale: boolean };
+type Declared = { plan: PolicyPlan; isStale: boolean };
 
 export class PolicyDeclarations {
   readonly #store: RegistryStore;

@@ -35,7 +35,7 @@ const MADE_UP = (Object.keys(EvaluatedEvent.properties) as (keyof EvaluatedEvent
   (name) => name !== 'agent_id' && name !== 'id',
 );
 
-export type Evaluated = PolicyEvaluated | 'no_agent' | 'no_event';
+type Evaluated = PolicyEvaluated | 'no_agent' | 'no_event';
 
 export class PolicyEvaluations {
   readonly #store: RegistryStore;

@@ -212,6 +212,6 @@ function recordOf(
   };
 }
 
-export function hasEnded(expiresAt: string, usedMs: number, nowMs: number): boolean {
+function hasEnded(expiresAt: string, usedMs: number, nowMs: number): boolean {
   return Date.parse(expiresAt) <= nowMs || usedMs + SESSION_IDLE_MS <= nowMs;
 }

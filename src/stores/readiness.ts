@@ -23,7 +23,7 @@ const NO_ACCOUNT: StoreFault = { kind: 'registry', reason: 'there is no account:
 const NO_ROOM_RETRY_S = 10;
 
 /** `faults` empty: ready. `degraded`: ready, but for what was allowed. */
-export type Readiness = { faults: { path: string; message: string }[]; degraded?: string };
+type Readiness = { faults: { path: string; message: string }[]; degraded?: string };
 
 export async function readiness(parts: {
   redis: Commands;

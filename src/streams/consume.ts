@@ -36,7 +36,7 @@ export type BinaryCommandArgs = readonly [command: string, key: string, ...args:
  * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie
  * between first and last, so that the new owner sees whether it is the very same.
  */
-export type Manifest<Plan> = { first: string; last: string; entries: number; attempts: number; plan: Plan };
+type Manifest<Plan> = { first: string; last: string; entries: number; attempts: number; plan: Plan };
 export type KeptManifest<Plan> = { manifest: Manifest<Plan>; ageMs: number };
 
 const begin = new Script<[watermark: string, run: string, kept: string, last: string]>(
@@ -56,7 +56,7 @@ const write = new Script<number | null>('stream-write', withRun(readAsset('src/r
  * `comparedTo`: the group does not know this run of Redis, and what lies up to there may have been dealt with; null:
  * it does.
  */
-export type Begin = { position: string; comparedTo: string | null };
+type Begin = { position: string; comparedTo: string | null };
 
 type StreamReaderOptions = {
   redis: Commands;

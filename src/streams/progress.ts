@@ -9,7 +9,7 @@ import type { Keys } from '../redis/keys.ts';
 import type { Group } from './groups.ts';
 import { positionOf } from './read-barrier.ts';
 
-export type Settled = {
+type Settled = {
   /** Epoch ms: what arrived until then is there. */
   untilMs: number;
   /** Changes whenever there may be something new. */

@@ -9,7 +9,7 @@ import type { Random } from './tampering.ts';
 
 type Account = { id: string; agents: string[]; checkpoint: Map<string, Remembered> };
 
-export type HonestOptions = {
+type HonestOptions = {
   operations: number;
   accounts: number;
   /** After so many operations the pipelines are restarted. */
@@ -18,7 +18,7 @@ export type HonestOptions = {
   random: Random;
 };
 
-export type HonestResult = {
+type HonestResult = {
   operations: Record<string, number>;
   events: number;
   verifications: number;

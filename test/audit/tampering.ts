@@ -25,7 +25,7 @@ import { mintId } from '../../src/common/ids.ts';
 import { randomFrom } from '../support/seed.ts';
 
 /** A row of a table: what is hashed, and by what it is found. */
-export type Row = { id: string; agent: string; atMs: number; bytes: Buffer; entry?: AuditFields };
+type Row = { id: string; agent: string; atMs: number; bytes: Buffer; entry?: AuditFields };
 export type Trail = {
   account: string;
   /** By chain. */
@@ -155,7 +155,7 @@ export function erase(trail: Trail, agent: string): void {
   }
 }
 
-export type TrailOptions = {
+type TrailOptions = {
   withCheckpoint?: boolean;
   /** As in an account that is older than the retention. */
   expiredBeforeMs?: number;

@@ -14,8 +14,8 @@ export const SITUATIONS = {
 export type Situation = keyof typeof SITUATIONS;
 
 /** `code`: undefined: not ours. */
-export type Cell = { code?: string; words: string };
-export type Way = { name: string; cells: Record<Situation, Cell> };
+type Cell = { code?: string; words: string };
+type Way = { name: string; cells: Record<Situation, Cell> };
 
 const seen = (code: string, words = ''): Cell => ({ code, words });
 const theirs = (words: string): Cell => ({ words });

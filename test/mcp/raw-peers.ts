@@ -12,11 +12,11 @@ import { assetPath } from '../../src/process/assets.ts';
 import { pause } from '../support/raw-http.ts';
 import type { RawAnswer } from './raw-server.ts';
 
-export const CLI = assetPath('build/service/cli.js');
+const CLI = assetPath('build/service/cli.js');
 const SERVER = assetPath('build/test/mcp/raw-server.js');
 const WAIT_MS = 60_000;
 
-export type Transport = 'command' | 'address' | 'stream' | 'http' | 'http stream';
+type Transport = 'command' | 'address' | 'stream' | 'http' | 'http stream';
 export const TRANSPORTS: readonly Transport[] = ['command', 'address', 'stream', 'http', 'http stream'];
 
 export type PeerOptions = {

@@ -18,11 +18,11 @@ export const DELIVERED: AttemptResult = { outcome: 'delivered', statusCode: 200,
 export const FAILS: AttemptResult = { outcome: 'retry', statusCode: 500, error: 'status' };
 export const GONE: AttemptResult = { outcome: 'gone', statusCode: 410, error: 'status' };
 
-export type Got = { target: string; notification: Notification; attempt: Attempt };
-export type Answer = AttemptResult | Promise<AttemptResult>;
+type Got = { target: string; notification: Notification; attempt: Attempt };
+type Answer = AttemptResult | Promise<AttemptResult>;
 
 /** The other side of all channels. */
-export class Targets implements ChannelSender {
+class Targets implements ChannelSender {
   readonly transport = 'https';
   readonly got: Got[] = [];
   /** By target; everything else is taken. */

@@ -49,7 +49,7 @@ export async function knowRedis({ redis, keys }: Pick<World, 'redis' | 'keys'>):
   }
 }
 
-export type Running = {
+type Running = {
   pipelines: Pipelines;
   count: (name: MetricName, labels?: Record<string, string>) => Promise<number>;
 };

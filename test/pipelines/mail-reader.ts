@@ -1,7 +1,7 @@
 // Reads a mail as a mail program would: header lines unfolded, encoded words and parts decoded. Knows only what our
 // mails use.
-export type MailPart = { headers: [name: string, value: string][]; content: string };
-export type ReadMail = { headers: [name: string, value: string][]; parts: MailPart[] };
+type MailPart = { headers: [name: string, value: string][]; content: string };
+type ReadMail = { headers: [name: string, value: string][]; parts: MailPart[] };
 
 export function readMail(raw: string): ReadMail {
   const { headers, body } = split(raw);

@@ -2,7 +2,7 @@
 // Texts that are JSON are not made here; one-verdict.test.ts has them. Shares no code with src/policy/texts.
 
 /** `from`: the stretch of the text as sent that a unit of the form comes from. */
-export type Form = { text: string; from: { start: number; end: number }[] };
+type Form = { text: string; from: { start: number; end: number }[] };
 
 const DASHES = '\u2212\u2043\u02d7\u2796';
 

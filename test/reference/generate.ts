@@ -105,7 +105,7 @@ const NUMBERS = [
   '1e-400',
 ].concat(['999999999999999', '1000000000000000', '9007199254740993', '-7', '2.5', '1e21', '-0.0e-0', '123']);
 /** Between tokens: where white space may go. */
-export const GAP = '\u0001';
+const GAP = '\u0001';
 
 const { value } = fc.letrec<{ value: string; array: string; object: string }>((tie) => ({
   value: fc.oneof(

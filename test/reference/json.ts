@@ -52,7 +52,7 @@ export function writtenJson(value: unknown): string {
     .join()}}`;
 }
 
-export class Malformed extends Error {}
+class Malformed extends Error {}
 
 const DEPTH_MAX = 64;
 

@@ -11,7 +11,7 @@ import { Written, writtenJson } from './json.ts';
 import { detected, detectedNumber, mayHold, occurs } from './patterns.ts';
 
 /** `written`: the payload with its numbers as they are written; left out where it has none that a double changes. */
-export type Sent = {
+type Sent = {
   type: string;
   trace_id: string | undefined;
   agent_id: string;
@@ -21,7 +21,7 @@ export type Sent = {
 /** What an expression comes to; throws where its evaluation ends in an error. */
 export type Meaning = (event: Sent) => boolean;
 /** Events that each counter has seen. */
-export type Counters = Map<string, number>;
+type Counters = Map<string, number>;
 
 export type Verdict = {
   outcome: 'allowed' | 'blocked' | 'pending';
@@ -390,7 +390,7 @@ function fieldsOf(conditions: Policy['conditions']): string[] | null {
   return fields === undefined || fields.includes('payload') ? null : fields;
 }
 
-export type NeedleOrder = { pattern: string; number: number } | { detector: string };
+type NeedleOrder = { pattern: string; number: number } | { detector: string };
 
 /** Patterns in their order, then detectors in theirs. */
 export function needlesOf(policies: readonly Pick<Policy, 'conditions'>[]): NeedleOrder[] {

@@ -2,7 +2,7 @@
 // texts that detectors are known to find. Good for the patterns and texts that tests make; not for every RE2 pattern.
 
 /** An RE2 pattern of the kinds that the tests make, in JavaScript's words. */
-export function translated(re2: string): { source: string; flags: string } {
+function translated(re2: string): { source: string; flags: string } {
   const named = /^\(\?([is]+)\)/.exec(re2);
   const dot = named?.[1]?.includes('s') ? '[\\s\\S]' : '[^\\n]';
   const source = re2.slice(named?.[0].length ?? 0).replace(/\\[\s\S]|\[(?:\\[\s\S]|[^\]])*\]|[. ]/gu, (token) => {

@@ -24,7 +24,7 @@ export type World = {
   isDamaged: boolean;
 };
 
-export type Stored = { row: Record<string, unknown>; summary: Record<string, unknown> };
+type Stored = { row: Record<string, unknown>; summary: Record<string, unknown> };
 /** `answers`: the text of each event, or null for one that was refused; a word if the body was refused whole. */
 export type Taken = { answers: string | (string | null)[]; stored: Stored[] };
 

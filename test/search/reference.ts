@@ -4,7 +4,7 @@
 import { folded } from '../../src/common/search/words.ts';
 
 type Kind = 'whole' | 'part' | 'hangul' | 'symbol';
-export type ReferenceWord = { kind: Kind; text: string };
+type ReferenceWord = { kind: Kind; text: string };
 
 const SCRIPTS = ['Han', 'Hiragana', 'Katakana', 'Thai', 'Lao', 'Khmer', 'Myanmar'];
 const WITHOUT_SPACES = SCRIPTS.map((script) => new RegExp(`^\\p{Script=${script}}$`, 'u'));

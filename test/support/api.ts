@@ -14,7 +14,7 @@ export type Answer = {
   // biome-ignore lint/suspicious/noExplicitAny: a test looks into it as it likes, and fails where it is otherwise
   json: any;
 };
-export type CallOptions = {
+type CallOptions = {
   body?: unknown;
   key?: string | null;
   headers?: Record<string, string>;

@@ -49,8 +49,8 @@ function browser(): Promise<Browser> {
   return running;
 }
 
-export type Open = (options?: BrowserContextOptions) => Promise<{ page: Page; context: BrowserContext }>;
-export type Meant = {
+type Open = (options?: BrowserContextOptions) => Promise<{ page: Page; context: BrowserContext }>;
+type Meant = {
   /** What the page may complain of: calls that are meant to be refused. */
   mayFail?: RegExp;
 };

@@ -4,7 +4,7 @@ import { createSocket } from 'node:dgram';
 import { isIP } from 'node:net';
 import type { Test } from 'tap';
 
-export type Question = {
+type Question = {
   name: string;
   type: 'A' | 'AAAA' /** 1 for the first of this name and type. */;
   number: number;
@@ -15,7 +15,7 @@ export type Question = {
  */
 export type Script = (question: Question) => readonly string[] | 'nxdomain' | 'servfail' | undefined;
 
-export type DnsServer = { address: string; asked: Question[] };
+type DnsServer = { address: string; asked: Question[] };
 
 const TYPES: Record<number, 'A' | 'AAAA'> = { 1: 'A', 28: 'AAAA' };
 const CODES = { nxdomain: 3, servfail: 2 } as const;

@@ -3,7 +3,7 @@
 import net, { type AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 
-export type OddServer = { url: string; heads: string[] };
+type OddServer = { url: string; heads: string[] };
 
 /** `answer`: what is sent, or what is done with the connection, when the head of a request is there. */
 export async function oddServer(t: Test, answer: string | ((socket: net.Socket) => void)): Promise<OddServer> {

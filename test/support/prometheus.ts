@@ -13,7 +13,7 @@ export function promtool(args: readonly string[], input = ''): { ok: boolean; ou
   return { ok: status === 0, output: `${stdout}${stderr}${error?.message ?? ''}` };
 }
 
-export type Sample = { name: string; labels: Record<string, string>; value: number };
+type Sample = { name: string; labels: Record<string, string>; value: number };
 export type Exposition = { samples: Sample[]; types: Map<string, string>; faults: string[] };
 
 /** Reads an answer of `/metrics`; `faults` says what Prometheus or `promtool check metrics` would find fault with. */

@@ -3,7 +3,7 @@
 // Content-Length.
 import net from 'node:net';
 
-export type RawAnswer = { status: number; headers: Map<string, string>; body: string };
+type RawAnswer = { status: number; headers: Map<string, string>; body: string };
 
 export class RawConnection {
   readonly #socket: net.Socket;

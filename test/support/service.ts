@@ -19,7 +19,7 @@ import { assetPath } from '../../src/process/assets.ts';
 import { restricted, startRedis } from './redis.ts';
 
 export type Environment = Record<string, string | undefined>;
-export type Exit = { code: number | null; signal: NodeJS.Signals | null };
+type Exit = { code: number | null; signal: NodeJS.Signals | null };
 
 export type TestService = {
   url: string;
@@ -37,7 +37,7 @@ export type TestService = {
   log(): Promise<string>;
 };
 
-export type ServiceOptions = {
+type ServiceOptions = {
   env?: Environment;
   /** To start again where another has been; otherwise one is made. */
   dataDir?: string;

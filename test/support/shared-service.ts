@@ -8,7 +8,7 @@ import { keyOfNewAccount } from './accounts.ts';
 import { startService, type TestService } from './service.ts';
 
 /** `key`: admin key of an account that is the caller's alone. */
-export type SharedService = Pick<TestService, 'url' | 'key' | 'addresses'>;
+type SharedService = Pick<TestService, 'url' | 'key' | 'addresses'>;
 
 export async function sharedService(t: Test): Promise<SharedService> {
   const given = process.env.GATEHOUSE_TEST_SERVICE;

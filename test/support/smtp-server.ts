@@ -5,7 +5,7 @@ import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import type { Test } from 'tap';
 import type { Certificate } from './certificate.ts';
 
-export type ReceivedMail = {
+type ReceivedMail = {
   mailFrom: string;
   recipients: string[];
   raw: string;
@@ -14,14 +14,14 @@ export type ReceivedMail = {
   atMs: number;
 };
 
-export type SmtpOptions = {
+type SmtpOptions = {
   certificate?: Certificate;
   /** SMTP reply with which a stage is refused; undefined: taken. */
   refuse?: (stage: 'mail' | 'recipient' | 'data', address: string) => { code: number; text: string } | undefined;
   login?: { user: string; password: string };
 };
 
-export type SmtpReceiver = {
+type SmtpReceiver = {
   url: string;
   port: number;
   mails: ReceivedMail[];

@@ -4,7 +4,7 @@
 import net from 'node:net';
 import type { Test } from 'tap';
 
-export type TcpProxy = {
+type TcpProxy = {
   port: number;
   /** From now on nothing the server says arrives. */
   swallowAnswers(): void;

@@ -7,7 +7,7 @@ import { pause } from './raw-http.ts';
 
 /** `lost`: the service has answered, and the connection ends before the answer. `limited`: 429. `refused`: 503. */
 export type Fate = 'through' | 'refused' | 'limited' | 'hangs' | 'slow' | 'lost';
-export type Unreliable = { url: string; seen: () => number };
+type Unreliable = { url: string; seen: () => number };
 
 const SLOW_MS = 300;
 const PASSED = /^(authorization|content-type|content-encoding|idempotency-key)$/;

@@ -27,7 +27,7 @@ const SERVER_ANSWER_BYTES_MAX = 64 * 1024;
 type EmailOptions = { smtpUrl: string; mailFrom: string };
 
 /** What one mail is made of, as nodemailer takes it. */
-export type Mail = {
+type Mail = {
   envelope: { from: string; to: [string] };
   from: { name: string; address: string };
   to: { name: ''; address: string };
@@ -176,7 +176,7 @@ function failureOf({ code, originalCode, command, responseCode, response }: Smtp
 const NO_SUCH_BOX = new Set([550, 551, 553]);
 
 /** The address is wrong (5.1.x), or the box is not there. A relay that denies (5.7) may be set right. */
-export function isFinal(code: number, reply: string): boolean {
+function isFinal(code: number, reply: string): boolean {
   const [, subject] = /\b5\.(\d{1,3})\.\d{1,3}\b/.exec(reply) ?? [];
   if (code < 500 || code > 599) return false;
   return subject === '1' || (NO_SUCH_BOX.has(code) && subject !== '7');

@@ -7,7 +7,7 @@ import type { Attempt, AttemptResult } from '../channel.ts';
 const RETRY_AFTER_MS_MAX = 24 * 60 * 60 * 1000;
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
-export type Message = { url: string; headers: Readonly<Record<string, string>>; body: Buffer };
+type Message = { url: string; headers: Readonly<Record<string, string>>; body: Buffer };
 
 export async function post(https: GuardedHttps, message: Message, attempt: Attempt): Promise<AttemptResult> {
   const { url, headers, body } = message;

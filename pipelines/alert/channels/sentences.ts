@@ -19,7 +19,7 @@ const HEADLINES: Record<Trigger, string> = {
   rate_limit_exceeded: 'Rate limit exceeded',
 };
 
-export type Described = {
+type Described = {
   /** `Policy violation (high)`; without words of callers. */
   headline: string;
   message: string;

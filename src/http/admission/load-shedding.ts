@@ -44,7 +44,7 @@ const REQUEST_WORK = 4_096;
  */
 export const NORMAL_WORK_MAX = 16 * 1024 * 1024;
 /** A wait that counts as overload. A closed loop of 64 callers stays far below it unless each batch takes 8 ms. */
-export const LONG_MS = 500;
+const LONG_MS = 500;
 /** While it refuses, admitted requests wait about this long: several times what a batch takes at full load. */
 export const WAIT_MS_MAX = 200;
 /**

@@ -42,7 +42,7 @@ export const EXPORT_ANSWER: Record<number, AnswerSpec> = {
   },
 };
 
-export type Exported<Row> = {
+type Exported<Row> = {
   /** The list's name, as its cursors know it. */
   list: string;
   /** The file's name. */

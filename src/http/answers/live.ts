@@ -24,7 +24,7 @@ import type { Log } from '../../process/log.ts';
 import type { Progress } from '../../streams/progress.ts';
 
 export const TOPICS = ['events', 'approvals', 'anomalies', 'deliveries'] as const;
-export type Topic = (typeof TOPICS)[number];
+type Topic = (typeof TOPICS)[number];
 
 /** The last row sent, of each topic. */
 export type LivePosition = { events: Position; anomalies: Position; approvals: number; deliveries: number };

@@ -208,7 +208,7 @@ export class BodyReader implements BodySink {
   }
 }
 
-export function tooLarge(bytesMax: number): ServiceError {
+function tooLarge(bytesMax: number): ServiceError {
   return new ServiceError('payload_too_large', `The body is larger than ${bytesMax} bytes.`, { recorded: false });
 }
 

@@ -19,7 +19,7 @@ import { baseName, type Range, type SimpleCommand, type Word } from './shell-wor
 import { isLike, mayBeLike } from './wildcards.ts';
 
 /** As a policy writes it; every text may hold several with `|` between them. */
-export type ShellEntry = {
+type ShellEntry = {
   command?: string | string[];
   subcommand?: string | string[];
   flags?: string[];

@@ -18,7 +18,7 @@ import { isAlwaysTrue } from './sql-truth.ts';
 import { isLike } from './wildcards.ts';
 
 /** As a policy writes it; every text may hold several with `|` between them, in any case. */
-export type SqlEntry = {
+type SqlEntry = {
   statement: string | string[];
   object?: string | string[];
   name?: string | string[];

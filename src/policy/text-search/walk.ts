@@ -17,7 +17,7 @@ import { formsOf, innerAt, PLAIN, type TextForms } from '../texts/text-forms.ts'
 import type { Scanner } from './scanner.ts';
 
 /** `path` undefined: in the trace's id. */
-export type Place = { path: string | undefined; isKey: boolean };
+type Place = { path: string | undefined; isKey: boolean };
 
 export class Walker {
   readonly #scanner: Scanner;

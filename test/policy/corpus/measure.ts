@@ -13,7 +13,7 @@ import { assetPath } from '../../../src/process/assets.ts';
 import { decideOn, event, policy } from '../support.ts';
 
 type Text = { detector: DetectorName; text: string; found: string[] };
-export type Measured = {
+type Measured = {
   detector: DetectorName;
   /** How much of what is found is right; how much of what is there is found. */
   precision: number;

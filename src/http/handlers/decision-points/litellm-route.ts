@@ -57,7 +57,7 @@ export const liteLlmRoute = route({
 });
 
 /** Throws ServiceError validation_failed. */
-export function questionOf(check: ObjectText): PointQuestion {
+function questionOf(check: ObjectText): PointQuestion {
   const own = check.keys.find((key) => OWN.has(key));
   if (own !== undefined)
     throw validationFailed('The question cannot be read.', [

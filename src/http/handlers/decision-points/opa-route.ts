@@ -69,7 +69,7 @@ export const opaRoute = route({
 });
 
 /** Throws ServiceError validation_failed. */
-export function questionOf(body: ObjectText): PointQuestion {
+function questionOf(body: ObjectText): PointQuestion {
   refuseOthers(body, '', ['input']);
   const input = body.object('input')!;
   const trace = traceOf(input.string('trace_id'));
