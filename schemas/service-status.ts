@@ -1,9 +1,9 @@
-// What a process says of itself (GET /healthz, GET /readyz).
+// What a process says of itself (GET /healthz, GET /readyz, GET /readyz/traffic).
 import Type from 'typebox';
 import { about } from './described.ts';
 
 export const ServiceStatus = Type.Object({
-  status: about(Type.String(), '`ok`: the process lives.', 'ok'),
+  status: about(Type.String(), '`ok`: the process lives, or may have traffic.', 'ok'),
 });
 
 export const Readiness = Type.Object({

@@ -93,6 +93,8 @@ export type Parts = {
   /** The limit of keys whose account has no other. */
   requestLimit: RequestLimit;
   health: Health;
+  /** Aborted: the process was asked to end, and is to get no more traffic. */
+  leaving: Pick<AbortSignal, 'aborted'>;
   /** The limits of bodies, and of one event wherever it comes. */
   limits: BodyLimits;
 };

@@ -153,6 +153,7 @@ export async function frontParts({
     backlogFull: () => backlog.full(),
     limiter: makeLimiter({ redis, keys }, config, limitSignals),
     health: sharedReadiness(() => readiness({ redis, keys, clickhouse, watch, leaving, room: link.room })),
+    leaving,
     refusal: (writes) => watch.refusal(writes) ?? (writes ? refusalOf(link.room) : undefined),
     requestLimit: requestLimit(config),
     metrics,

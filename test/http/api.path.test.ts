@@ -827,6 +827,7 @@ t.test('deliveries: sent, shown, cancelled, ordered again (the whole story: aler
 t.test('health, readiness and metrics need no key and show nothing of accounts', async (t) => {
   t.match(await api.get('/healthz', { key: null }), { status: 200, json: { status: 'ok' } });
   t.match(await api.get('/readyz', { key: null }), { status: 200, json: { status: 'ready' } });
+  t.match(await api.get('/readyz/traffic', { key: null }), { status: 200, json: { status: 'ok' } });
   const { status, text, headers } = await api.get('/metrics', { key: null });
   t.equal(status, 200);
   t.match(headers.get('content-type'), /^text\/plain/);

@@ -88,7 +88,7 @@ t.test('what is answered or sent has a name, and no form is written out twice', 
 
 t.test('keys are asked for everywhere but where operators look, and for the description', async (t) => {
   const open = routes.filter(({ needs }) => needs === null).map(({ path }) => path);
-  t.same(open.sort(), ['/healthz', '/metrics', '/readyz', '/v1/openapi.json', '/v1/session']);
+  t.same(open.sort(), ['/healthz', '/metrics', '/readyz', '/readyz/traffic', '/v1/openapi.json', '/v1/session']);
   for (const { method, path, needs } of routes) {
     const said = described.paths[path]![method.toLowerCase()] as { security?: object[] } & Record<string, unknown>;
     t.same(said.security, needs === null ? [] : undefined, `${method} ${path}`);
@@ -180,6 +180,7 @@ t.test('the description says what each route answers', async (t) => {
   t.same(statuses('/v1/policies', 'post'), [201, 400, 401, 403, 408, 409, 411, 413, 415, 429, 431, 500, 503]);
   t.same(statuses('/v1/agents/{id}', 'delete'), [204, 400, 401, 403, 404, 408, 411, 413, 429, 431, 500, 503]);
   t.same(statuses('/healthz', 'get'), [200, 408, 411, 431, 500]);
+  t.same(statuses('/readyz/traffic', 'get'), [200, 408, 411, 431, 500, 503]);
   t.same(codes('/v1/policies', 'post', '409'), ['name_taken', 'idempotency_conflict', 'idempotency_in_progress']);
   t.same((described.components.schemas['ErrorCode'] as { enum: string[] }).enum, Object.keys(ERRORS), 'a closed set');
 });

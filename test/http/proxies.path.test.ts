@@ -1,22 +1,25 @@
 // docs/behind-a-proxy.md, done: each of its configurations in the real nginx, haproxy and caddy, before the whole
 // service. Beside it the settings of the service for them: the caller's address in the audit log, the public address.
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { programPath, startProgram } from '../support/programs.ts';
 import { pause, rawExchange } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { hasOwnStores, spawnCli, startService } from '../support/service.ts';
 
 const PUBLIC = 'https://gatehouse.example.com/gatehouse';
 /** On a loopback address that no proxy is trusted to have, as a caller from elsewhere. */
 const CALLER = '127.0.0.2';
 const NAMES = ['nginx', 'haproxy', 'caddy'] as const;
+type Name = (typeof NAMES)[number];
 
 const service = await startService(t, {
+  stores: 'own',
   env: {
     GATEHOUSE_FRONTS: '2',
     GATEHOUSE_TRUSTED_PROXIES: '127.0.0.1',
@@ -31,7 +34,14 @@ const page = await readFile(assetPath('docs/behind-a-proxy.md'), 'utf8');
 const AS_ROOT = process.getuid?.() === 0 ? ' user root;' : '';
 
 type Asked = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal };
-type Answer = { status: number; json: Record<string, unknown>; text: string; incomplete: boolean };
+type Answer = {
+  status: number;
+  json: Record<string, unknown>;
+  text: string;
+  incomplete: boolean;
+  /** Of the process that answered: what its request ids begin with. */
+  by: string;
+};
 const agents = new Map<number, http.Agent>();
 
 /** By a kept connection from CALLER. */
@@ -59,7 +69,8 @@ function ask(port: number, target: string, { method = 'GET', body, headers, sign
       response.on('end', () => {
         const isJson = response.headers['content-type']?.includes('json') === true;
         const incomplete = response.headers['gatehouse-incomplete'] !== undefined;
-        resolve({ status: response.statusCode!, json: isJson ? JSON.parse(text) : {}, text, incomplete });
+        const by = String(response.headers['x-request-id']).split('-')[0]!;
+        resolve({ status: response.statusCode!, json: isJson ? JSON.parse(text) : {}, text, incomplete, by });
       });
     });
     request.end(content);
@@ -106,7 +117,7 @@ for (const name of NAMES) {
       t.equal(found.status, 200, 'a trace id with a slash');
 
       t.equal((await through('/metrics')).status, 404, 'no metrics');
-      t.equal((await through('/healthz')).status, 200);
+      t.equal((await through('/readyz/traffic')).status, 200);
       const mistake = await through(`${events}?limit=x`);
       t.match(mistake.json, { error: { code: 'validation_failed', details: [{ path: 'limit' }] } }, 'errors are ours');
 
@@ -171,6 +182,69 @@ t.test(
   },
 );
 
+t.test('a front that was asked to end gets no more calls, and none is lost, with each proxy', async (t) => {
+  const stays = await startFront(t);
+  const event = { method: 'POST', body: { type: 'prompt', payload: {} } };
+  for (const name of NAMES) {
+    if (programPath(name) === undefined) {
+      t.comment(`there is no ${name} on this machine`);
+      continue;
+    }
+    const leaves = await startFront(t);
+    const port = await freePort();
+    const args = await argumentsOf(name, '', port, [leaves.port, stays.port]);
+    await startProgram(t, name, { args, port, env: { HOME: folder } });
+    const seen = new Set<string>();
+    while (seen.size < 2) seen.add((await ask(port, events, event)).by);
+    const ended = once(leaves.child, 'exit') as Promise<[number | null]>;
+    leaves.child.kill('SIGTERM');
+    while ((await ask(leaves.port, '/readyz/traffic')).status === 200) await pause(20);
+    t.equal((await ask(leaves.port, '/readyz/traffic')).status, 503, `${name}: no traffic for one that leaves`);
+    t.equal((await ask(leaves.port, '/healthz')).status, 200, 'which lives');
+    t.equal((await ask(leaves.port, events, event)).status, 201, 'and still serves');
+    const statuses = new Set<number>();
+    let inTurnByOther = 0;
+    let mostWhileItServed = 0;
+    for (let isThere = true, after = 0; after < 20; isThere ? undefined : after++) {
+      const answer = await ask(port, events, event);
+      statuses.add(answer.status);
+      inTurnByOther = answer.by === stays.by ? inTurnByOther + 1 : 0;
+      isThere = leaves.child.exitCode === null;
+      if (isThere) mostWhileItServed = Math.max(mostWhileItServed, inTurnByOther);
+      await pause(20);
+    }
+    t.same(await ended, [0, null]);
+    t.same([...statuses], [201], `${name}: every call is answered`);
+    // nginx asks no probe, so it learns by the connections that close.
+    if (name !== 'nginx') t.ok(mostWhileItServed > 30, `${name}: ${mostWhileItServed} in turn went to the other front`);
+  }
+});
+
+t.test('without ClickHouse a front may have traffic, and takes events through a proxy', async (t) => {
+  const engine = (await service.children()).find(({ name }) => name === 'clickhouse');
+  const name = NAMES.find((one) => one !== 'nginx' && programPath(one) !== undefined);
+  if (!hasOwnStores() || engine === undefined || name === undefined) {
+    t.comment('no ClickHouse of our own, or no proxy that asks a probe: not tried');
+    return;
+  }
+  const port = await freePort();
+  await startProgram(t, name, { args: await argumentsOf(name, '', port), port, env: { HOME: folder } });
+  process.kill(engine.pid, 'SIGSTOP');
+  try {
+    while ((await ask(direct, '/readyz')).status === 200) await pause(100);
+    // Longer than the proxy takes to let go of a front.
+    for (let second = 0; second < 5; second++, await pause(1_000)) {
+      t.equal((await ask(direct, '/readyz/traffic')).status, 200);
+      t.equal((await ask(direct, '/readyz')).status, 503, 'which is told to people');
+      const taken = await ask(port, events, { method: 'POST', body: { type: 'prompt', payload: {} } });
+      t.equal(taken.status, 201, `an event by ${name}`);
+    }
+  } finally {
+    process.kill(engine.pid, 'SIGCONT');
+  }
+  while ((await ask(direct, '/readyz')).status !== 200) await pause(100);
+});
+
 t.test('what is said without a proxy, and by the public address', async (t) => {
   const forged = { 'x-forwarded-for': '6.6.6.6' };
   const made = await ask(direct, '/v1/agents', { method: 'POST', body: { name: 'forged' }, headers: forged });
@@ -195,12 +269,38 @@ async function firstEntryOf(resource: unknown): Promise<object | undefined> {
   return undefined;
 }
 
-/** The page's configuration, with ports of this test in it. */
-async function argumentsOf(name: (typeof NAMES)[number], prefix: string, port: number): Promise<string[]> {
+/** A front beside those of the service. */
+async function startFront(t: Test) {
+  const port = await freePort();
+  const { redisUrl, redisCluster, clickhouseUrl, clickhouseDatabase } = await service.addresses();
+  const child = spawnCli(['front'], {
+    GATEHOUSE_PORT: String(port),
+    GATEHOUSE_DRAIN_SECONDS: '8',
+    GATEHOUSE_REDIS_URL: redisUrl,
+    GATEHOUSE_REDIS_CLUSTER: String(redisCluster),
+    GATEHOUSE_CLICKHOUSE_URL: clickhouseUrl,
+    GATEHOUSE_CLICKHOUSE_DATABASE: clickhouseDatabase,
+  });
+  child.stderr!.resume();
+  t.teardown(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  });
+  for (let tries = 0; tries < 600; tries++) {
+    const ready = await ask(port, '/readyz').catch(() => undefined);
+    if (ready?.status === 200) return { child, port, by: ready.by };
+    await pause(100);
+  }
+  throw new Error('the front does not get ready');
+}
+
+/** The page's configuration, with ports of this test in it; `to`: of the fronts. */
+async function argumentsOf(name: Name, prefix: string, port: number, to = [direct]): Promise<string[]> {
   const block = (kind: string) => new RegExp(`\n\`\`\`${kind}\n([\\s\\S]*?)\`\`\``).exec(page)![1]!;
   const ported = (text: string) =>
     text
-      .replaceAll('127.0.0.1:8080', `127.0.0.1:${direct}`)
+      .replace(/^.*127\.0\.0\.1:8080.*$/gm, (line) => frontsIn(line, name, to))
       .replace('listen 80', `listen 127.0.0.1:${port}`)
       .replace('bind :80', `bind 127.0.0.1:${port}`)
       .replaceAll(/^:80 /gm, `http://127.0.0.1:${port} `);
@@ -217,7 +317,13 @@ async function argumentsOf(name: (typeof NAMES)[number], prefix: string, port: n
   return name === 'caddy' ? ['run', '--adapter', 'caddyfile', '--config', file] : ['-db', '-f', file];
 }
 
-function configurationOf(block: (kind: string) => string, name: (typeof NAMES)[number], prefix: string): string {
+/** As the page says of further fronts. */
+function frontsIn(line: string, name: Name, ports: readonly number[]): string {
+  if (name === 'caddy') return line.replace('127.0.0.1:8080', ports.map((port) => `127.0.0.1:${port}`).join(' '));
+  return ports.map((port, n) => line.replace('8080', String(port)).replace('server one', `server s${n}`)).join('\n');
+}
+
+function configurationOf(block: (kind: string) => string, name: Name, prefix: string): string {
   if (prefix === '') return block(name);
   const changed = block(`${name} prefix`);
   if (name === 'caddy') return changed;
