@@ -15,6 +15,7 @@ import {
   signCheckpoint,
 } from './checkpoint.ts';
 import { flushedHeads } from './flushed-heads.ts';
+import { isVouchedFor, successions } from './key-successions.ts';
 import { ownPublicKey, signingKey } from './signing-key.ts';
 import type { Stores } from './sources.ts';
 
@@ -45,7 +46,8 @@ export class Checkpoints {
   }
 
   /**
-   * What a checkpoint remembers, if it is of this account and signed with the key that is trusted. Throws ServiceError
+   * What a checkpoint remembers, if it is of this account and signed with the key that is trusted, or one of
+   * its line. Throws ServiceError
    * validation_failed.
    */
   read(account: string, given: object, publicKey: string | undefined): Map<string, Remembered> {
@@ -53,7 +55,8 @@ export class Checkpoints {
       const key = publicKey === undefined ? ownPublicKey(this.#dataDir) : readPublicKey(publicKey);
       if (key === undefined)
         throw new CheckpointError('name the public key that is to be trusted: this front has none');
-      const checkpoint = readCheckpoint(JSON.stringify(given), key);
+      const pairs = successions(this.#dataDir);
+      const checkpoint = readCheckpoint(JSON.stringify(given), (signer) => isVouchedFor(signer, key, pairs));
       if (checkpoint.account === account) return rememberedOf(checkpoint);
       throw new CheckpointError('the checkpoint is of another account');
     } catch (error) {

@@ -1,4 +1,4 @@
-// `gatehouse audit verify` and `gatehouse audit checkpoint`: the audit chain recomputed, and its heads signed to be
+// `gatehouse audit verify`, `checkpoint` and `rotate-key`: the audit chain recomputed, and its heads signed to be
 // kept elsewhere. The checkpoint is taken off ClickHouse, once everything acknowledged is there: so it stays true even
 // if Redis is lost. Exit status of `verify`: 0 valid, 1 anything else; what was found is printed as JSON either way.
 
@@ -14,6 +14,7 @@ import {
   signCheckpoint,
 } from '../audit/checkpoint.ts';
 import { flushedHeads } from '../audit/flushed-heads.ts';
+import { isVouchedFor, rotateSigningKey, successions } from '../audit/key-successions.ts';
 import { ownPublicKey, signingKey, signingKeyFile } from '../audit/signing-key.ts';
 import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
@@ -72,6 +73,11 @@ export const auditVerify: Command = async (context) => {
   });
 };
 
+/** It asks no store. A service that runs signs with the new key from the next checkpoint on. */
+export const auditRotateKey: Command = async ({ config, print }) => {
+  print(JSON.stringify(rotateSigningKey(config.dataDir, isoTime(Date.now())), null, 2));
+};
+
 function sentence({ first_invalid: first, faults }: AuditVerification): string {
   if (first === null) return 'the audit chain could not be verified whole: too much of it does not fit';
   const entry = first.entry_id === null ? '' : `, ${first.entry_id}`;
@@ -96,7 +102,9 @@ function givenCheckpoint({ options }: Context, config: Config): Checkpoint | und
     if (publicKey !== undefined) throw new UsageError('--public-key goes with --checkpoint');
     return undefined;
   }
-  return readCheckpoint(readText(String(file)), trustedKey(publicKey, config));
+  const key = trustedKey(publicKey, config);
+  const pairs = successions(config.dataDir);
+  return readCheckpoint(readText(String(file)), (signer) => isVouchedFor(signer, key, pairs));
 }
 
 /** The key that is named, or else our own: never the one that the checkpoint brings along. */

@@ -160,6 +160,11 @@ const COMMANDS: Record<string, Entry> = {
     options: { account: { type: 'string' } },
     run: async (context) => (await import('../commands/audit-commands.ts')).auditCheckpoint(context),
   },
+  'audit rotate-key': {
+    usage: 'audit rotate-key',
+    help: 'sign checkpoints with a new key from now on; it and the old one vouch for each other, which is printed',
+    run: async (context) => (await import('../commands/audit-commands.ts')).auditRotateKey(context),
+  },
   hook: {
     usage: 'hook [--url URL] [--agent NAME] [--tool NAME] [--timeout SECONDS] [--wait SECONDS]',
     help: 'answer a hook of a tool from standard input (GATEHOUSE_URL, GATEHOUSE_API_KEY; docs/joining.md). Status 2 denies, also where no answer can be had',

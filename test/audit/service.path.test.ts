@@ -163,6 +163,19 @@ t.test('a checkpoint is signed with a key of its own, and only a sound one is co
     t.match({ status, json }, { status: 400, json: { error: { details: [{ path: '/checkpoint', message }] } } });
   }
   t.equal((await compare({})).status, 400, 'no checkpoint at all');
+
+  const rotated = await runCli(['audit', 'rotate-key'], env);
+  t.equal(rotated.code, 0, rotated.stderr);
+  const { former, successor } = JSON.parse(rotated.stdout) as Record<string, string>;
+  t.equal(former, checkpoint.public_key);
+  for (const trusted of [[], publicKey, ['--public-key', successor!]]) {
+    const old = await runCli(['audit', 'verify', '--checkpoint', file('checkpoint.json'), ...trusted], env);
+    t.equal(old.code, 0, `the old checkpoint verifies: ${old.stderr}`);
+  }
+  const later = await api.get('/v1/audit-logs/checkpoint');
+  t.equal(later.json.public_key, successor, 'a front that runs signs with the new key');
+  t.match(await compare(later.json, former), { json: { valid: true } }, 'which an auditor with the old one takes');
+  t.match(await compare(taken.json), { json: { valid: true } });
 });
 
 t.test('an erased agent leaves a gap that verifies, and not its ids', async (t) => {
