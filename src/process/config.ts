@@ -99,8 +99,8 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
   refuseUnknown(env);
   const config: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries<Setting>(SETTINGS)) {
-    const given = env[setting.env] ?? fromFile(setting, env);
-    const raw = given === undefined || given === '' ? setting.default : given;
+    const given = setting.secret ? secretOf(setting.env, env) : env[setting.env];
+    const raw = given || setting.default;
     config[name] = raw === undefined ? undefined : parse(setting, raw);
   }
   refuseUnfit(config as Config);
@@ -191,14 +191,19 @@ function fromText(kind: string | undefined, raw: string): unknown {
   return raw;
 }
 
-function fromFile(setting: Setting, env: Readonly<Record<string, string | undefined>>): string | undefined {
-  const file = setting.secret ? env[`${setting.env}_FILE`] : undefined;
-  if (!file) return undefined;
+/** Its value, or that of the file that `NAME_FILE` names; an empty variable is as none. */
+function secretOf(name: string, env: Readonly<Record<string, string | undefined>>): string | undefined {
+  const { [name]: value = '', [`${name}_FILE`]: file = '' } = env;
+  if (file === '') return value === '' ? undefined : value;
+  if (value !== '') throw new ConfigError(`${name} and ${name}_FILE: set one of the two, not both`);
+  let text: string;
   try {
-    return readFileSync(file, 'utf8').trim();
+    text = readFileSync(file, 'utf8').trim();
   } catch (cause) {
-    throw new ConfigError(`${setting.env}_FILE: cannot read ${JSON.stringify(file)}`, { cause });
+    throw new ConfigError(`${name}_FILE: cannot read ${JSON.stringify(file)}`, { cause });
   }
+  if (text === '') throw new ConfigError(`${name}_FILE: ${JSON.stringify(file)} is empty`);
+  return text;
 }
 
 /**
@@ -206,15 +211,16 @@ function fromFile(setting: Setting, env: Readonly<Record<string, string | undefi
  * the clients of this service go by.
  */
 function isOfOthers(name: string, value: string | undefined): boolean {
-  if (['GATEHOUSE_URL', 'GATEHOUSE_KEY', 'GATEHOUSE_API_KEY'].includes(name)) return true;
+  if (['GATEHOUSE_URL', 'GATEHOUSE_KEY', 'GATEHOUSE_API_KEY', 'GATEHOUSE_API_KEY_FILE'].includes(name)) return true;
   if (/_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/.test(name)) return true;
   return /_PORT$/.test(name) && /^(tcp|udp|sctp):\/\//.test(value ?? '');
 }
 
-/** The settings of commands that are clients of a service. */
+/** The settings of commands that are clients of a service. Throws ConfigError. */
 export function clientSettings(): { url: string | undefined; key: string | undefined } {
-  const { GATEHOUSE_URL: url, GATEHOUSE_API_KEY, GATEHOUSE_KEY } = process.env;
-  return { url, key: GATEHOUSE_API_KEY ?? GATEHOUSE_KEY };
+  const { GATEHOUSE_URL: url, GATEHOUSE_KEY } = process.env;
+  const key = secretOf('GATEHOUSE_API_KEY', process.env);
+  return { url, key: key ?? GATEHOUSE_KEY };
 }
 
 /** What a program of others is started with: all but what is ours, keys above all. */

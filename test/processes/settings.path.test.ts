@@ -2,8 +2,9 @@
 // may hold, and a worker that cannot start, or whose supervisor has gone meanwhile.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
+import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -158,6 +159,39 @@ t.test('no secret setting reaches a log', async (t) => {
   );
   for (const line of lines.trim().split('\n')) t.ok(JSON.parse(line), 'still a line of JSON');
   t.match(lines, /"msg":"abc"/, 'what is too short to differ from a word stays');
+});
+
+t.test('a secret comes by its value or by a file, not by both and not by an empty one', async (t) => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-secrets-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const file = path.join(folder, 'secret');
+  const secrets = Object.values(SETTINGS).filter((setting) => 'secret' in setting);
+  const values: Record<string, string> = {
+    GATEHOUSE_BOOTSTRAP_KEY: 'k'.repeat(40),
+    GATEHOUSE_REDIS_URL: 'redis://:Zauberwort1@h',
+    GATEHOUSE_CLICKHOUSE_URL: 'http://u:Zauberwort1@h',
+    GATEHOUSE_SMTP_URL: 'smtp://u:Zauberwort1@h',
+  };
+  t.same(secrets.map(({ env }) => env).sort(), Object.keys(values).sort(), 'every secret is tried');
+  for (const [name, value] of Object.entries(values)) {
+    writeFileSync(file, `${value}\n`);
+    const byFile = { [`${name}_FILE`]: file };
+    t.ok(secretsIn(readConfig(byFile)).includes(value), name);
+    t.ok(secretsIn(readConfig({ ...byFile, [name]: '' })).includes(value), `${name}: an empty one is none`);
+    t.throws(() => readConfig({ ...byFile, [name]: value }), {
+      name: 'ConfigError',
+      message: `${name} and ${name}_FILE: set one of the two, not both`,
+    });
+    writeFileSync(file, '\n');
+    t.throws(() => readConfig(byFile), { message: new RegExp(`^${name}_FILE: ".*secret" is empty$`) });
+  }
+  writeFileSync(file, 'gth_of_a_file\n');
+  const asked = { GATEHOUSE_URL: 'http://127.0.0.1:1', GATEHOUSE_API_KEY_FILE: file };
+  t.match(await runCli(['policies', 'pull'], asked), { code: 1, stderr: /127\.0\.0\.1:1/ }, 'commands that ask, too');
+  t.match(await runCli(['policies', 'pull'], { ...asked, GATEHOUSE_API_KEY: 'gth_x' }), {
+    code: 2,
+    stderr: 'gatehouse: GATEHOUSE_API_KEY and GATEHOUSE_API_KEY_FILE: set one of the two, not both\n',
+  });
 });
 
 t.test('names that a container platform or a client adds are not settings', async (t) => {
