@@ -10,10 +10,11 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { ID_PREFIXES, isId, mintId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import { acknowledging } from '../redis/client.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
-import { type ApiKeyRecord, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
+import { type ApiKeyRecord, dropIndex, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
 import { auditLog, changedFields, SYSTEM, updateDetails } from './audit.ts';
 import { AGAIN, absent, answering, commit, inRounds, is, type RegistryStore } from './commit.ts';
 import { foundRegistry, presenceOf } from './presence.ts';
@@ -34,6 +35,13 @@ export type AccountRecord = {
 export const DEFAULT_NAME = 'default';
 const FIRST_KEY_LABEL = 'first admin key';
 const BOOTSTRAP_LABEL = 'bootstrap key';
+/** What ids of bootstrap keys begin with; those of others begin with a time. */
+const BOOTSTRAP_IDS = `${ID_PREFIXES.apiKey}${'0'.repeat(10)}`;
+const WAS_ENDED =
+  'GATEHOUSE_BOOTSTRAP_KEY: this key was ended when a newer one took its place. Give the newer one, or a new one.';
+const NOT_A_KEY =
+  'GATEHOUSE_BOOTSTRAP_KEY: its value begins as a key of ours (gth_) and is none: a character is missing or changed. ' +
+  'Give the whole key, or one of your own that begins otherwise.';
 
 export class Accounts {
   readonly #store: RegistryStore;
@@ -100,8 +108,8 @@ export class Accounts {
 
   /**
    * Makes the account `default` if it is not there; `key` is its first admin key, if this call made it.
-   * A bootstrap key, also a later one, is made an admin key of the account instead; it must be one that `parseApiKey`
-   * takes.
+   * A bootstrap key, also a later one, is made an admin key of the account instead, and ends the one that was there
+   * before; it must be one that `parseApiKey` takes. Throws UserFacingError for one that was ended so.
    */
   ensureDefault(bootstrapKey?: string): Promise<{ account: string; key?: string }> {
     return answering(async () => {
@@ -111,10 +119,11 @@ export class Accounts {
         const { account, made } = await this.#make(DEFAULT_NAME, first, SYSTEM);
         return made ? { account: account.id, key } : { account: account.id };
       }
-      if (parseApiKey(bootstrapKey) === null) throw new Error('the bootstrap key looks like a `gth_` key, and is none');
+      if (parseApiKey(bootstrapKey) === null) throw new UserFacingError(NOT_A_KEY);
       const first = { id: bootstrapId(bootstrapKey), label: BOOTSTRAP_LABEL, key: bootstrapKey };
       const { account, made } = await this.#make(DEFAULT_NAME, first, SYSTEM);
       if (!made) await this.#addKey(account.id, first);
+      await this.#endFormerBootstrapKeys(account.id, first.id);
       return { account: account.id };
     });
   }
@@ -211,12 +220,41 @@ export class Accounts {
 
   async #addKey(account: string, first: FirstKey): Promise<void> {
     const { redis, keys } = this.#store;
-    if ((await redis.hget(keys.apiKeys(account), first.id)) !== null) return;
     const at = this.#now();
+    const text = await redis.hget(keys.apiKeys(account), first.id);
+    if (text !== null && !hasEnded(JSON.parse(text) as ApiKeyRecord, at)) return;
+    if (text !== null) throw new UserFacingError(WAS_ENDED);
     const record = adminKey(first, at);
     await writeIndex(this.#store, account, record);
     // Refused: another process added the very same key.
     await commit(this.#store, keyCreation(keys, account, record, SYSTEM, at));
+  }
+
+  /**
+   * By the start that has a newer one. Their records stay, expired: a process that starts with the old key once more
+   * must not bring it back. A key is ended by a younger one alone, so two starts cannot end each other's.
+   */
+  async #endFormerBootstrapKeys(account: string, own: string): Promise<void> {
+    const { redis, keys } = this.#store;
+    const hash = keys.apiKeys(account);
+    const all = Object.entries(await redis.hgetall(hash)).map(([id, text]) => ({
+      ...{ id, text, record: JSON.parse(text) as ApiKeyRecord },
+    }));
+    const since = all.find(({ id }) => id === own)?.record.created_at ?? '';
+    for (const { id, text, record } of all) {
+      const at = this.#now();
+      if (!id.startsWith(BOOTSTRAP_IDS) || record.created_at >= since || hasEnded(record, at)) continue;
+      const ended = { ...record, expires_at: isoTime(at) };
+      const details = { label: record.label, reason: 'bootstrap_key_replaced' };
+      // Refused: another start, or an admin, was faster.
+      const { refused } = await commit(this.#store, {
+        ...{ account, at, guards: [is('record', ['hget', hash, id], text)] },
+        writes: [['hset', hash, id, JSON.stringify(ended)]],
+        changes: [{ kind: 'api_key', id, record: ended }],
+        audit: [auditLog({ action: 'api_key.revoked', type: 'api_key', id, details }, SYSTEM, at)],
+      });
+      if (refused === undefined) await dropIndex(this.#store, record);
+    }
   }
 }
 
@@ -231,7 +269,11 @@ function adminKey({ id, label, key }: FirstKey, at: number): ApiKeyRecord {
  * it.
  */
 function bootstrapId(key: string): string {
-  return `${ID_PREFIXES.apiKey}${'0'.repeat(10)}${sha256Of(key).slice(0, 16)}`;
+  return `${BOOTSTRAP_IDS}${sha256Of(key).slice(0, 16)}`;
+}
+
+function hasEnded({ expires_at: until }: ApiKeyRecord, nowMs: number): boolean {
+  return until !== null && Date.parse(until) <= nowMs;
 }
 
 /** As the API and the audit log show it: the limit's numbers are fields of their own. */

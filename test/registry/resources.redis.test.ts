@@ -15,6 +15,7 @@ import { absent, commit, is } from '../../src/registry/commit.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
 import { Views } from '../../src/registry/views.ts';
+import { pause } from '../support/raw-http.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, freshKeys, journalOf, newAccount, refusal, wholeJournal } from './harness.ts';
 
@@ -640,13 +641,35 @@ t.test('the account default is made once, however many processes start at once',
     await redis.get(fresh.keys.apiKeyIndex(sha256Of(bootstrap))),
     `${account}/${(await new ApiKeys(fresh).list(account, page)).items.find(({ label }) => label === 'bootstrap key')!.id}`,
   );
-  await new Accounts(fresh).ensureDefault(`${bootstrap}-changed`);
-  t.equal((await new ApiKeys(fresh).list(account, page)).total, 3);
+
+  await pause(5);
+  const changed = `${bootstrap}-changed`;
+  await new Accounts(fresh).ensureDefault(changed);
+  const keysThen = (await new ApiKeys(fresh).list(account, page)).items;
+  t.equal(keysThen.length, 3);
+  const ended = keysThen.filter(({ expires_at: until }) => until !== null && Date.parse(until) <= Date.now());
+  t.match(ended, [{ label: 'bootstrap key', hint: bootstrap.slice(-4) }], 'the bootstrap key of before, and no other');
+  t.equal(await redis.get(fresh.keys.apiKeyIndex(sha256Of(bootstrap))), null, 'it is no key any more');
+  const audited = (await wholeJournal(fresh)).flatMap(({ audit }) => audit);
+  t.match(
+    audited.filter(({ action }) => action === 'api_key.revoked'),
+    [{ actor: 'system', resource_id: ended[0]!.id, details: { reason: 'bootstrap_key_replaced' } }],
+    'once, in the audit log',
+  );
+  await t.rejects(new Accounts(fresh).ensureDefault(bootstrap), {
+    name: 'UserFacingError',
+    message: /^GATEHOUSE_BOOTSTRAP_KEY: this key was ended/,
+  });
+  await new Accounts(fresh).ensureDefault(changed);
+  t.ok(await redis.get(fresh.keys.apiKeyIndex(sha256Of(changed))), 'the newer one stays');
 
   const empty = { redis, keys: freshKeys() };
   t.equal((await new Accounts(empty).ensureDefault(bootstrap)).key, undefined, 'a bootstrap key is not shown');
   t.equal((await new ApiKeys(empty).list((await new Accounts(empty).byName('default'))!.id, page)).total, 1);
-  await t.rejects(new Accounts(empty).ensureDefault(`gth_${'x'.repeat(40)}`), /looks like/);
+  await t.rejects(new Accounts(empty).ensureDefault(`gth_${'x'.repeat(40)}`), {
+    name: 'UserFacingError',
+    message: /^GATEHOUSE_BOOTSTRAP_KEY: its value begins as a key of ours/,
+  });
 });
 
 t.test('accounts are named once, and their request limit is theirs', async (t) => {
