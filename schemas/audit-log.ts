@@ -18,7 +18,7 @@ export const AuditLog = Type.Object({
   resource_id: about(Type.String(), 'Id of that resource.', exampleId('evt')),
   details: about(
     Type.Record(Type.String(), Type.Unknown()),
-    'What else there is to say, by the action: of an update `changed`, `before` and `after`, of a blocked event `policy_id` and `reason`; of a call its `request_id`, the address that it came from (`ip`) and the program (`user_agent`).',
+    "What else there is to say, by the action: of an update `changed`, `before` and `after`, of a blocked event `policy_id` and `reason`; of a call its `request_id`, the caller's trace where it named one (`traceparent`), the address that it came from (`ip`) and the program (`user_agent`).",
     { policy_id: exampleId('pol'), reason: 'policy' },
   ),
   created_at: about(ResponseTime, 'When it was done.'),

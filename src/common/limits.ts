@@ -425,6 +425,13 @@ export const METRICS_POLICIES_MAX = 1_000;
 export const REGISTRY_LOOK_MS = 1_000;
 /** How often it reads Redis's settings beside reconnects: an operator may change them while Redis runs. */
 export const DURABILITY_LOOK_MS = 30_000;
+/**
+ * Lines of the log about requests that were refused or slow, in each process: who looks for one finds it, and a flood
+ * of refusals costs a disk less than 1 MB a minute.
+ */
+export const REQUEST_LINES_A_SECOND_MAX = 50;
+/** A submission takes some milliseconds, a list some tens: its caller waits noticeably. */
+export const SLOW_REQUEST_MS = 1_000;
 /** `/readyz` waits this long for each store: both at once, so it answers within 2 s. */
 export const READY_PROBE_MS = 1_500;
 

@@ -5,7 +5,7 @@
 // Invariant: `send` and `fail` may be called at any time, any number of times, from anywhere; the first one counts.
 // What throws is answered: a ServiceError as what it says, anything else as 500 `internal`, logged with the request id.
 import type { ErrorDetail } from '../../schemas/error.ts';
-import { ERRORS, type ErrorCode, ServiceError } from '../common/errors.ts';
+import { ERRORS, ServiceError } from '../common/errors.ts';
 import { PART_TAKEN_MS_MAX } from '../common/limits.ts';
 import { type SpansForm, statusBody, typeOf } from '../otlp/answers.ts';
 import type { Log } from '../process/log.ts';
@@ -85,6 +85,8 @@ export class Exchange {
   /** `POST /v1/agents/{id}/events`: for metrics and logs; never the caller's own path. */
   route = 'unknown';
   requestId = '';
+  /** The caller's trace, as its `traceparent` has it; '' where there is none. */
+  traceparent = '';
   /** The origin of the page that asks; '' where none does. */
   origin = '';
   /** It came with a session's cookie, and goes by it: where that is of no use the answer takes it away. */
@@ -99,7 +101,7 @@ export class Exchange {
   /** A submission that was admitted: it is given back when the exchange is over. */
   taken: Admitted | undefined;
   /** What the answer says went wrong. */
-  refusedAs: ErrorCode | undefined;
+  refusedBy: ServiceError | undefined;
   /**
    * The answer asks the client to close. The connection is not torn down under a client that is still sending: it would
    * find its connection broken and never read the answer. What it sends is read and dropped, for 10 s at most (uWS).
@@ -160,6 +162,7 @@ export class Exchange {
 
   begin(head: Head): void {
     this.requestId = head.requestId;
+    this.traceparent = head.traceparent;
     if (head.browser !== undefined) this.origin = head.browser.origin;
   }
 
@@ -222,12 +225,10 @@ export class Exchange {
     this.#abort?.abort();
   }
 
-  /** Answers an error. Details, `recorded`, `Retry-After` and the log line follow from it. */
+  /** Answers an error. Details, `recorded`, `Retry-After` and the line of the log follow from it. */
   fail(error: unknown): void {
     if (this.#over) return;
-    const known = error instanceof ServiceError ? error : internal(error);
-    if (known.status >= 500) this.#logFailure(known);
-    this.send(this.errorReply(known));
+    this.send(this.errorReply(error instanceof ServiceError ? error : internal(error)));
   }
 
   /**
@@ -240,6 +241,7 @@ export class Exchange {
     if (this.#over) return;
     const error = new ServiceError(code, `The request is not sound: ${text}.`);
     if (this.isHead) {
+      this.refusedBy = error;
       this.#finish(error.status);
       this.#close();
       return;
@@ -251,7 +253,7 @@ export class Exchange {
   }
 
   errorReply(error: ServiceError): Reply {
-    this.refusedAs = error.code;
+    this.refusedBy = error;
     const headers: Record<string, string> = {};
     if (error.status === 401) headers['WWW-Authenticate'] = 'Bearer';
     if (error.code === 'invalid_token' && this.hasCookie) headers['Set-Cookie'] = CLEARED_COOKIES;
@@ -277,13 +279,6 @@ export class Exchange {
     if (error.status < 500 || this.writing === 'no') return undefined;
     if (this.writing === 'before') return false;
     return error.recorded ?? 'unknown';
-  }
-
-  #logFailure(error: ServiceError): void {
-    const { code, internal, cause } = error;
-    const fields = { requestId: this.requestId, route: this.route, status: error.status, code, internal, err: cause };
-    if (error.status === 500) this.#host.log.error(fields, 'request.failed');
-    else this.#host.log.warn(fields, 'request.failed');
   }
 
   #finish(status: number): void {

@@ -185,7 +185,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   actorAs({ keyId, agentId, registersAgents }: Principal): Actor {
     const { callerAddress: ip, head, requestId } = this;
     const by = { actor: `key:${keyId}`, requestId, boundTo: agentId, registersAgents };
-    return { ...by, ip, userAgent: head.userAgent };
+    return { ...by, ip, userAgent: head.userAgent, traceparent: head.traceparent };
   }
 
   get client(): Exchange {

@@ -27,6 +27,7 @@ import { InFlight } from './admission/in-flight.ts';
 import { KeyUses } from './admission/key-uses.ts';
 import { LoadShedding, type ShedReason } from './admission/load-shedding.ts';
 import { requestCounter } from './admission/request-counts.ts';
+import { RequestLog } from './admission/request-log.ts';
 import { SubmissionScheduler } from './admission/submission-scheduler.ts';
 import { type Asked, Pages, redirectTo } from './answers/pages.ts';
 import { type Exchange, type ExchangeHost, errorBody, OWN_JSON, safe } from './exchange.ts';
@@ -81,6 +82,7 @@ export class Server {
   readonly #admission: Admission;
   readonly #keyUses: KeyUses;
   readonly #sessionUses: KeyUses;
+  readonly #requestLog: RequestLog;
   readonly #answerMsMax: number;
   #sweep: NodeJS.Timeout | undefined;
   #lastRequestMs = 0;
@@ -92,6 +94,7 @@ export class Server {
     this.#sessionUses = new KeyUses(options.registry.sessions);
     const { metrics, routes, onRefused = () => undefined } = options;
     const count = requestCounter(metrics, routes, onRefused);
+    this.#requestLog = new RequestLog(options);
     const budget = new BodyBudget();
     const scheduler = options.scheduler ?? new SubmissionScheduler();
     const shedding = makeShedding(options, scheduler);
@@ -110,6 +113,7 @@ export class Server {
         this.#lastRequestMs = nowMs;
         if (exchange.taken !== undefined) shedding.release(exchange.taken, isServed(status));
         count(exchange, status, nowMs);
+        this.#requestLog.ended(exchange, status, nowMs);
       },
     };
     this.#admission = new Admission({
@@ -128,7 +132,7 @@ export class Server {
       scheduler,
     });
     this.#transport = options.transport;
-    this.#transport.onUnreadable = answerUnreadable(metrics);
+    this.#transport.onUnreadable = answerUnreadable(metrics, this.#requestLog);
     this.#register(routes);
     metrics.sampleBy(() => {
       metrics.set('gatehouse_open_connections', {}, this.connections);
@@ -161,6 +165,7 @@ export class Server {
     while (this.connections > 0 && !this.#isQuiet()) await sleep(DRAIN_POLL_MS);
     clearInterval(this.#sweep);
     this.#transport.close();
+    this.#requestLog.close();
     await Promise.all([this.#keyUses.stop(), this.#sessionUses.stop()]);
   }
 
@@ -247,8 +252,8 @@ function noAnswer(): ServiceError {
   return new ServiceError('unavailable', 'This took too long, and was given up.', { retryAfterSeconds: 1, internal });
 }
 
-/** Answers what no handler sees, in the form of every error, and counts it. */
-function answerUnreadable(metrics: Metrics): Unreadable {
+/** Answers what no handler sees, in the form of every error, counts it and logs it. */
+function answerUnreadable(metrics: Metrics, requestLog: RequestLog): Unreadable {
   const codes = {
     400: 'validation_failed',
     405: 'method_not_allowed',
@@ -258,6 +263,7 @@ function answerUnreadable(metrics: Metrics): Unreadable {
   return (status, fault) => {
     metrics.inc('gatehouse_requests_total', { route: 'unknown', status: String(status) });
     const requestId = mintRequestId();
+    requestLog.unreadable(requestId, status, codes[status]);
     const error = new ServiceError(codes[status], `The request is not sound: ${fault}.`);
     const allow = status === 405 ? [`Allow: ${[...VERBS].sort().join(', ')}`] : [];
     return {

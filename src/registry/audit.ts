@@ -35,9 +35,10 @@ export function auditLog({ action, type, id, details }: Audited, actor: Actor, n
 }
 
 /** What there is to say of the call by which it was done; nothing of what no call did. */
-function callOf({ requestId, ip = '', userAgent = '' }: Actor): Record<string, string> {
+function callOf({ requestId, ip = '', userAgent = '', traceparent = '' }: Actor): Record<string, string> {
   return {
     ...(requestId === '' ? {} : { request_id: requestId }),
+    ...(traceparent === '' ? {} : { traceparent }),
     ...(ip === '' ? {} : { ip }),
     ...(userAgent === '' ? {} : { user_agent: userAgent.slice(0, USER_AGENT_CHARACTERS_MAX) }),
   };

@@ -63,6 +63,8 @@ export type Actor = {
   /** Where the call came from, and with which program; '' where that is not known. */
   ip?: string;
   userAgent?: string;
+  /** Of the caller's trace; '' where there is none. */
+  traceparent?: string;
 };
 
 /** May the actor change what belongs to `agent` (null: to the whole account)? */

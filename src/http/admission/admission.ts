@@ -63,6 +63,11 @@ type AdmissionParts = Parts & {
 /** In turn: those who were refused together shall not come back together. */
 const RETRY_AFTER = [{ 'Retry-After': '1' }, { 'Retry-After': '2' }, { 'Retry-After': '3' }];
 const NO_BODY = Buffer.alloc(0);
+/** Made once, for the log and the counts. */
+const SHED = {
+  ...{ backlog: shedError('backlog'), count: shedError('count') },
+  ...{ overdue: shedError('overdue'), wait: shedError('wait') },
+};
 
 export class Admission {
   readonly #parts: AdmissionParts;
@@ -336,8 +341,7 @@ export class Admission {
   }
 
   /**
-   * Answers a submission for which there is no time. No error is made and nothing is logged for each: it must cost
-   * little.
+   * Answers a submission for which there is no time. No error is made for each: it must cost little.
    */
   #sheds(exchange: Exchange, account: string): boolean {
     const reason = this.#parts.shedding.refuses(account);
@@ -347,7 +351,7 @@ export class Admission {
       exchange.fail(new ServiceError('unavailable', `${shedSentence(reason)}; nothing was recorded.`, options));
       return true;
     }
-    exchange.refusedAs = 'unavailable';
+    exchange.refusedBy = SHED[reason];
     const headers = RETRY_AFTER[this.#shed++ % RETRY_AFTER.length]!;
     exchange.send({ status: 503, body: shedBody(reason, exchange.requestId), headers });
     return true;
@@ -408,6 +412,12 @@ function unsupported(message: string): ServiceError {
 
 function shedSentence(reason: ShedReason): string {
   return reason === 'backlog' ? 'The backlog is full' : 'More is coming in than can be done';
+}
+
+function shedError(reason: ShedReason): ServiceError {
+  return new ServiceError('unavailable', `${shedSentence(reason)}; nothing was recorded.`, {
+    ...{ recorded: false, internal: `shed: ${reason}` },
+  });
 }
 
 /** As `errorReply` of the exchange writes it. A request id has nothing in it that JSON would escape. */

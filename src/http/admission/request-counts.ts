@@ -30,7 +30,7 @@ export function requestCounter(
   for (const { name, statuses, waits } of [...routes.map(knownOf), PAGES, UNKNOWN])
     counts.set(name, countsOf(metrics, name, statuses, waits));
   const limited = metrics.counter('gatehouse_requests_limited_total', {});
-  return ({ route, startedMs, longPollMs, isSubmission, refusedAs, account }, status, nowMs) => {
+  return ({ route, startedMs, longPollMs, isSubmission, refusedBy, account }, status, nowMs) => {
     let own = counts.get(route);
     if (own === undefined) {
       own = countsOf(metrics, route, [], false);
@@ -44,7 +44,8 @@ export function requestCounter(
     counter.inc();
     if (status === 429) limited.inc();
     if (status >= 400 && account !== undefined) countRefused(account, status);
-    if (isSubmission && refusedAs !== undefined) metrics.inc('gatehouse_rejected_events_total', { code: refusedAs });
+    if (isSubmission && refusedBy !== undefined)
+      metrics.inc('gatehouse_rejected_events_total', { code: refusedBy.code });
     if (longPollMs > 0) own.longPolls ??= metrics.histogram('gatehouse_long_poll_seconds', { route });
     const seconds = longPollMs > 0 ? own.longPolls! : own.seconds;
     seconds.observe((nowMs - startedMs) / 1000);

@@ -17,6 +17,8 @@ const HEAD_CHARACTERS_MAX = 16 * 1024;
 const HEADERS_MAX = 90;
 
 const CALLER_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
+/** As the W3C's Trace Context has it: version, trace, parent, flags. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 const LENGTH = /^[0-9]{1,15}$/;
 
 /** Headers are '' where absent; `contentLength` is 0 then. */
@@ -32,6 +34,8 @@ export type Head = {
   idempotencyKey: string | undefined;
   ifMatch: string | undefined;
   requestId: string;
+  /** '' where it is none, or not as it must be. */
+  traceparent: string;
   /** All that there are, in one. */
   forwardedFor: string;
   userAgent: string;
@@ -75,6 +79,7 @@ export function readHead(req: TransportRequest, takesChunks = false): Head {
     idempotencyKey: undefined,
     ifMatch: undefined,
     requestId: '',
+    traceparent: '',
     forwardedFor: '',
     userAgent: '',
     host: '',
@@ -90,7 +95,7 @@ export function readHead(req: TransportRequest, takesChunks = false): Head {
   if (head.isChunked && !takesChunks) head.fault ??= NO_LENGTH;
   if (head.isChunked && (seen & CONTENT_LENGTH) !== 0) unsound('there is a Content-Length beside a Transfer-Encoding');
   if (count > HEADERS_MAX) tooLarge(`there are more than ${HEADERS_MAX} headers`);
-  if (head.requestId === '') head.requestId = mintRequestId();
+  if (head.requestId === '') head.requestId = ofTrace(head.traceparent) + mintRequestId();
   return head;
 }
 
@@ -181,6 +186,9 @@ function take(name: string, value: string): void {
 /** Who asks, and from where. None of these decides how the request is read, so one may stand twice. */
 function takeOfCaller(name: string, value: string): void {
   switch (name) {
+    case 'traceparent':
+      if (TRACEPARENT.test(value)) head.traceparent = value;
+      break;
     case 'user-agent':
       head.userAgent = value;
       break;
@@ -232,6 +240,11 @@ const PROCESS = Math.floor(Math.random() * 36 ** 8)
   .toString(36)
   .padStart(8, '0');
 let minted = 0;
+
+/** A request of a trace is found by the trace's id, also in what was recorded. */
+function ofTrace(traceparent: string): string {
+  return traceparent === '' ? '' : `${traceparent.slice(3, 35)}-`;
+}
 
 export function mintRequestId(): string {
   return `${PROCESS}-${(minted++).toString(36)}`;
