@@ -5,7 +5,17 @@
 // Failure: the compiler's messages and status 1; the old stamp is gone by then, so the next start builds again.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
@@ -22,6 +32,16 @@ const STEPS = [
   ['node_modules/vite/bin/vite.js', 'build', '--config', 'dashboard/vite.config.mjs'],
 ];
 const PAGES = path.join(BUILD, 'dashboard');
+
+/** Undefined: it can be written; else the code of the error that a build would end with. */
+export function whyNotWritable() {
+  try {
+    accessSync(existsSync(BUILD) ? BUILD : ROOT, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return error.code;
+  }
+}
 
 /** Is `build` there, and made of the sources as they are? */
 export function isBuilt() {

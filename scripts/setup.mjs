@@ -15,7 +15,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { isBuilt } from './build.mjs';
+import { isBuilt, whyNotWritable } from './build.mjs';
 import { fetchScript, missingPrograms, onPath } from './programs.mjs';
 import { prune } from './prune.mjs';
 
@@ -43,6 +43,12 @@ export async function setUp({ forTests = false, forDevelopment = forTests, mayIn
   process.chdir(ROOT);
   checkNode();
   const isReady = isBuilt();
+  const locked = isReady ? undefined : whyNotWritable();
+  if (locked !== undefined)
+    throw new SetupError(
+      `${ROOT}build is not made of these sources, and cannot be written (${locked}). Build where it can be (npm run build), ` +
+        'and bring sources and build here together.',
+    );
   if (!packagesAreInstalled(forDevelopment || !isReady)) await installPackages(mayInstall);
   if (needsRedis(forTests) && !onPath('redis-server')) await installRedis(mayInstall);
   if (!isReady) await buildAll();

@@ -13,7 +13,7 @@ import { Metrics } from '../metrics/metrics.ts';
 import type { Config } from '../process/config.ts';
 import { Service } from '../process/lifecycle.ts';
 import { createLog } from '../process/log.ts';
-import { writeToTerminal } from '../process/report-failure.ts';
+import { userFacingMessage, writeToTerminal } from '../process/report-failure.ts';
 import {
   clickhouseReady,
   knownRegistry,
@@ -43,12 +43,25 @@ export const migrateCommand: Command = async ({ config, print }) => {
     const { applied, isNew, key } = await prepareStores(given, redis, say);
     done(applied);
     if (!isNew) return;
-    const whose = key === undefined ? 'is the bootstrap key' : `(shown this once): ${key}`;
-    print(`made the account default; its admin key ${whose}`);
+    print(
+      `made the account default; its admin key ${key === undefined ? 'is the bootstrap key' : shownOrKept(key, given)}`,
+    );
   } finally {
     redis.disconnect();
   }
 };
+
+/** What a command prints may be what a job logs: without a terminal the key goes where its owner alone reads it. */
+function shownOrKept(key: string, { dataDir }: Config): string {
+  if (process.stdout.isTTY) return `(shown this once): ${key}`;
+  try {
+    return `is kept in ${new StateDir(dataDir).keepAdminKey(key).file}`;
+  } catch (error) {
+    const why = userFacingMessage(error);
+    if (why === undefined) throw error;
+    return `could not be kept (${why}); "gatehouse key create" makes another`;
+  }
+}
 
 export const registryRestore: Command = async (context) => {
   await withEngines(context.config, async (config) => {

@@ -52,7 +52,7 @@ export class ChildSupervisor {
   /** Without waiting: one that does not get ready is started again like any other. */
   startAlone(): void {
     const { ready } = this.#launch(false);
-    ready.catch((error: unknown) => this.#options.log.error({ child: this.name, err: error }, 'child.start_failed'));
+    ready.catch((error: unknown) => this.#sayFailed(error));
     this.#loop = this.#keep();
   }
 
@@ -130,15 +130,22 @@ export class ChildSupervisor {
   /** Whether there is a process; it may fail to become ready all the same. */
   #launchAgain(): boolean {
     const { log } = this.#options;
-    const failed = (error: unknown) => log.error({ child: this.name, err: error }, 'child.start_failed');
     try {
       const { ready } = this.#launch(true);
-      ready.then(() => log.info({ child: this.name, childPid: this.pid }, 'child.started_again'), failed);
+      ready.then(
+        () => log.info({ child: this.name, childPid: this.pid }, 'child.started_again'),
+        (error: unknown) => this.#sayFailed(error),
+      );
       return true;
     } catch (error) {
-      failed(error);
+      this.#sayFailed(error);
       return false;
     }
+  }
+
+  /** One that we have asked to leave before it was ready has not failed. */
+  #sayFailed(error: unknown): void {
+    if (!this.#stopping) this.#options.log.error({ child: this.name, err: error }, 'child.start_failed');
   }
 
   #pause(ms: number): Promise<void> {

@@ -53,6 +53,7 @@ type Holder = { pid: number; host: string };
 /** A command that looks whether a Gatehouse runs here has the lock for some milliseconds, too. */
 const LOCK_TRIES = 5;
 const LOCK_AGAIN_MS = 100;
+export const KEY_FILE = 'admin-key';
 /** Rights of the group and of others. */
 const OTHERS = 0o077;
 
@@ -121,6 +122,17 @@ export class StateDir {
     const runtime = this.#json('runtime.json') as Runtime | undefined;
     if (runtime === undefined || (this.#json('lock') as Holder | undefined)?.pid !== runtime.pid) return undefined;
     return this.#lock !== undefined || isFileLocked(this.file('lock')) ? runtime : undefined;
+  }
+
+  /**
+   * Keeps the first admin key. One that is there may be of a registry that is to be put back: it is kept beside the new
+   * one. Answers the file, and the name of the former one.
+   */
+  keepAdminKey(key: string): { file: string; former: string | undefined } {
+    this.#try('create', () => mkdirSync(this.path, { recursive: true, mode: 0o700 }));
+    const former = this.setAside(KEY_FILE);
+    this.write(KEY_FILE, `${key}\n`);
+    return { file: this.file(KEY_FILE), former };
   }
 
   /** Writes a file that only its owner can read; readers see the old content or the new, never a part. */

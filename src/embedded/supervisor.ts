@@ -31,7 +31,7 @@ import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
 import { BACKTESTS_NICE, NICE } from './process-priority.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
-import { StateDir } from './state-dir.ts';
+import { KEY_FILE, StateDir } from './state-dir.ts';
 import { BACKTESTS_V8, FRONT_V8, PIPELINES_V8 } from './v8.ts';
 
 /** What stops the start for a reason that the person at the terminal can mend. */
@@ -59,7 +59,6 @@ const WORKER_START_MS_MAX = 60_000;
  * will be.
  */
 const ENGINE_START_MS_MAX = 900_000;
-const KEY_FILE = 'admin-key';
 const REWRITE_MS = 5_000;
 
 export class Supervisor {
@@ -153,22 +152,23 @@ export class Supervisor {
     return { fronts, backtests };
   }
 
-  /** What the person who started us wants to know. */
-  notice(): string {
+  /** What the person who started us wants to know. The key itself only where a person reads it: `isTerminal`. */
+  notice(isTerminal: boolean): string {
     const { host, port } = this.#config;
     const version = (JSON.parse(readAsset('package.json')) as { version: string }).version;
     const url = urlOf(host, port);
     const lines = [`Gatehouse ${version} is ready at ${url}`];
     const keyFile = this.#state.file(KEY_FILE);
-    if (this.#newKey !== undefined) {
-      lines.push(`Admin key of the account "default" (shown this once, kept in ${keyFile}):`, `  ${this.#newKey}`);
+    const key = isTerminal ? this.#newKey : undefined;
+    if (key !== undefined) {
+      lines.push(`Admin key of the account "default" (shown this once, kept in ${keyFile}):`, `  ${key}`);
     } else if (this.#given.bootstrapKey !== undefined) {
       lines.push('Admin key of the account "default": the one in GATEHOUSE_BOOTSTRAP_KEY');
     } else {
       lines.push(`Admin key of the account "default": made at the first start, kept in ${keyFile}`);
     }
     // The fragment stays in the browser, and the page wipes it at once.
-    lines.push(`Dashboard: ${url}/ui/${this.#newKey === undefined ? '' : `#key=${this.#newKey}   (signs in)`}`);
+    lines.push(`Dashboard: ${url}/ui/${key === undefined ? '' : `#key=${key}   (signs in)`}`);
     return `${lines.join('\n')}\n`;
   }
 
@@ -235,10 +235,8 @@ export class Supervisor {
     const { key } = await this.#prepareStores(this.#config, this.#log);
     if (key === undefined || this.#given.bootstrapKey !== undefined) return;
     this.#newKey = key;
-    // A key that is there may be of a registry that is to be put back: it is kept beside the new one.
-    const former = this.#state.setAside(KEY_FILE);
+    const { former } = this.#state.keepAdminKey(key);
     if (former !== undefined) this.#log.warn({ kept: former }, 'admin_key.former_kept');
-    this.#state.write(KEY_FILE, `${key}\n`);
   }
 
   async #startWorkers(): Promise<void> {

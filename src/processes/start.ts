@@ -1,7 +1,7 @@
 // `gatehouse start`: the supervisor as a process, and what it does to the stores before any worker runs.
 // It is between the command line and embedded/supervisor.ts. Loads neither the front nor the pipelines: those are
 // children.
-// Invariant: standard output is for people, the log goes to standard error.
+// Invariant: standard output is for people, the log goes to standard error. No key is printed where no terminal is.
 // Failure: what a person can mend ends the start with one sentence, anything else with the error in the log.
 import { registryRevisions } from '../../clickhouse/queries/registry-revisions.ts';
 import { outboxNotice, outboxWarning } from '../egress/mail-transport.ts';
@@ -48,7 +48,7 @@ export async function runStart(config: Config): Promise<void> {
     log,
     // Its fronts wait so long before they drain.
     leavingMs: config.drainSeconds * 1000,
-    onReady: () => process.stdout.write(`${supervisor.notice()}${outboxNotice(config)}`),
+    onReady: () => process.stdout.write(`${supervisor.notice(process.stdout.isTTY === true)}${outboxNotice(config)}`),
     onStartFailed: (error) => reportFailure(error, log),
     onKilled: () => supervisor.abandon(),
   });

@@ -1,7 +1,8 @@
 // An installation keeps the settings that it began with: a process with another number of partitions, prefix or
 // database would accept what no other stores, or serve a registry without its history. It refuses to start, and says
 // why.
-import { rm } from 'node:fs/promises';
+import { readFile, rm, stat } from 'node:fs/promises';
+import path from 'node:path';
 import t from 'tap';
 import { type Environment, launchService, makeDataDir, runCli, startService } from '../support/service.ts';
 
@@ -48,13 +49,23 @@ t.test('so does a start, and the data folder serves again with the settings that
 t.test('migrate makes the account default once, with its key', async (t) => {
   const service = await startService(t, { stores: 'own' });
   const { redisUrl, redisCluster, clickhouseUrl } = await service.addresses();
+  const dataDir = await makeDataDir();
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
   const fresh = {
+    GATEHOUSE_DATA_DIR: path.join(dataDir, 'not-there-yet'),
     ...{ GATEHOUSE_REDIS_URL: redisUrl, GATEHOUSE_REDIS_CLUSTER: redisCluster ? '1' : '0' },
     ...{ GATEHOUSE_CLICKHOUSE_URL: clickhouseUrl, GATEHOUSE_CLICKHOUSE_DATABASE: 'fresh' },
     GATEHOUSE_REDIS_PREFIX: 'fresh',
   };
   const made = await runCli(['migrate'], fresh);
-  t.match(made, { code: 0, stdout: /made the account default; its admin key .shown this once.: gth_\w+\n$/ });
+  t.match(made, {
+    code: 0,
+    stdout: /made the account default; its admin key is kept in \S+\/not-there-yet\/admin-key\n$/,
+  });
+  t.notMatch(made.stdout + made.stderr, /gth_/, 'no key where a job may log it');
+  const file = path.join(fresh.GATEHOUSE_DATA_DIR, 'admin-key');
+  t.match(await readFile(file, 'utf8'), /^gth_\w+\n$/);
+  t.equal((await stat(file)).mode & 0o777, 0o600);
   t.match(await runCli(['migrate'], fresh), { code: 0, stdout: 'the tables are up to date\n' });
 
   const other = { ...fresh, GATEHOUSE_CLICKHOUSE_DATABASE: 'other_fresh' };

@@ -100,6 +100,22 @@ t.test('an installation for production is whole where it is built and has stores
   t.match(await checkout.setUp({ args: ['--no-install'], env: STORES }), { code: 1, said: missing }, 'nor to build');
 });
 
+t.test('a changed source where nothing can be written is said in a sentence', async (t) => {
+  const checkout = makeCheckout(t);
+  writeFileSync(path.join(checkout.bin, 'redis-server'), '', { mode: 0o755 });
+  cpSync(assetPath('tsconfig.json'), path.join(checkout.folder, 'tsconfig.json'));
+  mkdirSync(path.join(checkout.folder, 'src', 'processes'), { recursive: true });
+  writeFileSync(path.join(checkout.folder, 'src', 'processes', 'cli.ts'), '');
+  writeFileSync(path.join(checkout.folder, 'build', '.stamp'), 'of other sources');
+  chmodSync(path.join(checkout.folder, 'build'), 0o555);
+  const { code, said } = await checkout.setUp({ asNobody: true });
+  t.equal(code, 1);
+  t.match(
+    said,
+    /^setup: \S+\/build is not made of these sources, and cannot be written \(EACCES\)\. Build where .*\n$/,
+  );
+});
+
 t.test('for the tests it fetches programs of others, and does without them where it cannot', async (t) => {
   const checkout = makeCheckout(t);
   const { bin } = checkout;
