@@ -65,7 +65,10 @@ function wrapped(prose: string): string {
   return prose.replace(/(.{1,120})(?: |$)/g, '$1\n').trimEnd();
 }
 
-export type AlertRule = Record<'alert' | 'expr' | 'for' | 'severity' | 'summary' | 'description' | 'runbook', string>;
+export type AlertRule = Record<
+  'alert' | 'expr' | 'for' | 'severity' | 'summary' | 'description' | 'runbook_url',
+  string
+>;
 
 /** The rules of ops/prometheus-alerts.yaml, which is written with one key a line and texts as in JSON. */
 export function alertRules(): AlertRule[] {
@@ -75,10 +78,13 @@ export function alertRules(): AlertRule[] {
     .slice(1)
     .map((rule) => {
       const lines = [...rule.matchAll(/^ *(\w+): (.+)$/gm)];
-      return Object.fromEntries(
-        lines.map(([, key, value]) => [key, value!.startsWith('"') ? JSON.parse(value!) : value]),
-      );
+      return Object.fromEntries(lines.map(([, key, value]) => [key, unquoted(value!)]));
     });
+}
+
+function unquoted(value: string): string {
+  if (value.startsWith("'")) return value.slice(1, -1).replaceAll("''", "'");
+  return value.startsWith('"') ? (JSON.parse(value) as string) : value;
 }
 
 function alertSections(): string {

@@ -16,6 +16,7 @@ import { MARKER_TAG, packAgent, packId, packMarker } from '../../src/audit/hash.
 import { keyOf, keysOf, type RowSource } from '../../src/audit/ledger.ts';
 import { eventSource, registrySource, waitingBlocks } from '../../src/audit/sources.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
@@ -24,7 +25,7 @@ import { commit } from '../../src/registry/commit.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 import { type Chained, type ChainWriter, groupByAccount } from './chain.ts';
 
-type Options = { redis: Commands; keys: Keys; clickhouse: ClickHouse; log: Log };
+type Options = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
 type Stray = { account: string; id: string; atMs: number };
 
 /** 100 MB of ids; a minute at full speed. */
@@ -55,7 +56,7 @@ export class ChainRecovery {
   }
 
   async #writes(stream: string, fromMs: number): Promise<BinaryCommandArgs[]> {
-    const { keys, clickhouse, log } = this.#options;
+    const { keys, clickhouse, metrics, log } = this.#options;
     const chain = keys.chainOf(stream);
     const chained = new Set<string>();
     const note = (ids: Buffer) => {
@@ -72,6 +73,7 @@ export class ChainRecovery {
     const strays = found.filter((row) => isOf(keys, stream, row) && !chained.has(keyOf(packId(row.id))));
     const entries: Chained[] = [];
     for (const [account, some] of groupByAccount(strays)) entries.push(...(await this.#recover(chain, account, some)));
+    metrics.inc('gatehouse_recovered_total', { what: 'rows' }, strays.length);
     if (entries.length > 0) log.warn({ entries: strays.length, since: isoTime(fromMs) }, 'chain.recovered');
     return this.#chain.extend(stream, entries);
   }

@@ -14,6 +14,7 @@ import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import { outboxDeliveriesOf } from '../../clickhouse/queries/list-deliveries.ts';
 import { packAgent } from '../../src/audit/hash.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
@@ -45,6 +46,7 @@ type EraserOptions = {
   chains: Chains;
   /** Left out: there is no outbox. */
   removeMails?: (deliveryIds: readonly string[]) => Promise<void>;
+  metrics: Metrics;
   log: Log;
 };
 
@@ -83,6 +85,7 @@ export class Eraser {
       }
     }
     if (shards.includes(0)) await this.#files.look();
+    else this.#options.metrics.set('gatehouse_erasure_late_seconds', {}, 0);
   }
 
   /** One that fails, as by a mail that cannot be removed, keeps no other from being done. */

@@ -9,10 +9,11 @@
 // never called clean.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { oldestReplacedPart, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import { type Commands, mastersOf } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import { markClean, uncleanErasures } from '../../src/registry/erasures.ts';
+import { erasureLateMs, markClean, uncleanErasures } from '../../src/registry/erasures.ts';
 
 /** Between two polls. A rewrite reads and writes parts whole, so erasures share one. */
 const LOOK_MS = 30_000;
@@ -30,6 +31,7 @@ type Options = {
   redis: Commands;
   keys: Keys;
   clickhouse: ClickHouse;
+  metrics: Metrics;
   log: Log;
   /** Left out: LOOK_MS. */
   lookMs?: number;
@@ -49,11 +51,14 @@ export class FileCleaning {
   async look(): Promise<void> {
     const nowMs = performance.now();
     if (nowMs < this.#lookAt) return;
-    const { log, lookMs = LOOK_MS } = this.#options;
+    const { log, metrics, lookMs = LOOK_MS } = this.#options;
     this.#lookAt = nowMs + lookMs;
     try {
+      const unclean = await uncleanErasures(this.#options);
+      const lateMs = await erasureLateMs(this.#options, unclean, Date.now());
+      metrics.set('gatehouse_erasure_late_seconds', {}, lateMs / 1000);
       const isWhole = await this.#rewriteParts(nowMs);
-      await this.#note(isWhole);
+      await this.#note(isWhole, unclean);
     } catch (error) {
       log.warn({ err: error }, 'erasure.rewrite_failed');
     }
@@ -76,8 +81,7 @@ export class FileCleaning {
     return false;
   }
 
-  async #note(isWhole: boolean): Promise<void> {
-    const unclean = await uncleanErasures(this.#options);
+  async #note(isWhole: boolean, unclean: Awaited<ReturnType<typeof uncleanErasures>>): Promise<void> {
     const now = Date.now();
     const inClickHouse = unclean.filter(({ erased }) => erased.clickhouseAt === null);
     if (isWhole && inClickHouse.length > 0) {

@@ -9,6 +9,7 @@ import { migrate } from '../../clickhouse/migrate.ts';
 import { registryRevisions } from '../../clickhouse/queries/registry-revisions.ts';
 import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import type { FairQueue } from '../common/fair-queue.ts';
+import { isSentinelAddress } from '../common/sentinel-address.ts';
 import { AddressMissing } from '../common/user-facing-error.ts';
 import { type Config, ConfigError } from '../process/config.ts';
 import type { Part } from '../process/lifecycle.ts';
@@ -150,12 +151,17 @@ export function makeRedisWatch(
 ): RedisWatch {
   return new RedisWatch({
     ...{ redis: stores.redis, keys: makeKeys(config), metrics, log: log.child({ part: 'redis' }), onRestored },
-    ...{ allowUnsafe: config.allowUnsafeRedis, mayStartUnsafe: isSupervised },
+    ...{ allowUnsafe: config.allowUnsafeRedis, mayStartUnsafe: isSupervised, hasReplicas: hasReplicas(config) },
     hadRegistry: () => hadRegistry(stores.clickhouse),
     otherInstallation: () => otherInstallation({ ...stores, keys: makeKeys(config) }, { mayTakeOver: false }),
     recover: (onBehind) =>
       bringForward({ redis: stores.redis, keys: makeKeys(config) }, knownRegistry(stores.clickhouse), onBehind),
   });
+}
+
+/** By the settings, or as a Redis Cluster and Sentinels are for. */
+function hasReplicas({ redisReplicas, redisCluster, redisUrl = '' }: Config): boolean {
+  return (redisReplicas ?? (redisCluster || isSentinelAddress(redisUrl) ? 1 : 0)) > 0;
 }
 
 /** What ClickHouse has of the registry. */

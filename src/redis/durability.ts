@@ -59,6 +59,15 @@ function judge(nodes: readonly NodeSettings[]): Pick<Durability, 'unsafe' | 'wea
   return { unsafe, weak, unread };
 }
 
+/**
+ * By their own words: a replica that is connected and has caught up. One that does not say (INFO is not allowed) is
+ * taken to have any.
+ */
+export async function mastersWithoutReplica(client: Commands): Promise<number> {
+  const said = await Promise.all(mastersOf(client).map((node) => allowed(() => node.info('replication'))));
+  return said.filter((info) => info !== undefined && !/^slave\d+:.*\bstate=online\b/m.test(info)).length;
+}
+
 async function settingsOf(node: Redis): Promise<NodeSettings> {
   const name = nameOf(node);
   const config = await allowed(() => Promise.all(['append*', 'maxmemory*'].map((glob) => node.config('GET', glob))));

@@ -26,6 +26,21 @@ export async function noteErased(
   await redis.hset(keys.erased(keys.shardOf(account)), agent, JSON.stringify(record));
 }
 
+/**
+ * Milliseconds since the oldest erasure should have been over, by the promise of its report; 0: none is late.
+ * `unclean`: those whose rows are erased.
+ */
+export async function erasureLateMs(
+  { redis, keys }: RegistryStore,
+  unclean: readonly { erased: Erasure }[],
+  nowMs: number,
+): Promise<number> {
+  const ordered = await Promise.all(keys.ofShards(keys.erasures).map((hash) => redis.hvals(hash)));
+  const times = ordered.flat().map((text) => (JSON.parse(text) as Erasure).at);
+  for (const { erased } of unclean) times.push(erased.at);
+  return times.reduce((late, at) => Math.max(late, nowMs - at - CLEAN_WITHIN_MS), 0);
+}
+
 /** Those of all shards of which a store is not clean yet. What is old is released. */
 export async function uncleanErasures({
   redis,

@@ -12,7 +12,7 @@ import { DURABILITY_LOOK_MS, REGISTRY_LOOK_MS } from '../common/limits.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Log } from '../process/log.ts';
 import { type Commands, mastersOf } from '../redis/client.ts';
-import { readDurability } from '../redis/durability.ts';
+import { mastersWithoutReplica, readDurability } from '../redis/durability.ts';
 import type { Keys } from '../redis/keys.ts';
 import { adoptRegistry, presenceOf, REGISTRY_MISSING } from '../registry/presence.ts';
 import type { Behind } from '../registry/recovery.ts';
@@ -51,6 +51,8 @@ export type RedisWatchOptions = {
   mayStartUnsafe: boolean;
   /** Puts back what Redis has forgotten of the registry (bringForward). Rejects where ClickHouse cannot be asked. */
   recover: (onBehind: (behind: Behind) => void) => Promise<number>;
+  /** Is each master to have a replica? */
+  hasReplicas: boolean;
   /** The registry is there again. */
   onRestored?: () => void;
   log: Log;
@@ -189,6 +191,7 @@ export class RedisWatch {
         log.error({ behind: [...behind.values()].reduce((sum, changes) => sum + changes, 0) }, 'registry.behind');
       });
       this.#runs = runs;
+      this.#options.metrics.inc('gatehouse_recovered_total', { what: 'records' }, recovered);
       await this.#lookAtHistory();
       if (this.#isRecovering) {
         onRestored?.();
@@ -240,8 +243,9 @@ export class RedisWatch {
   }
 
   async #lookAtDurability(): Promise<void> {
-    const { redis, metrics, log, allowUnsafe, mayStartUnsafe: isSupervised } = this.#options;
+    const { redis, metrics, log, allowUnsafe, mayStartUnsafe: isSupervised, hasReplicas } = this.#options;
     await this.#lookAtHistory();
+    metrics.set('gatehouse_redis_masters_without_replica', {}, hasReplicas ? await mastersWithoutReplica(redis) : 0);
     const { unsafe, unread, ...less } = await readDurability(redis);
     const weak = isSupervised ? [] : less.weak;
     this.#unsafe = unsafe;

@@ -7,6 +7,7 @@ import { migrate } from '../../clickhouse/migrate.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import { FileCleaning } from '../../pipelines/store/file-cleaning.ts';
 import { mintId } from '../../src/common/ids.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
 import { erasureReport, noteErased } from '../../src/registry/erasures.ts';
 import { connectStore } from '../registry/harness.ts';
 import { silent } from '../streams/harness.ts';
@@ -65,7 +66,10 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
   t.ok(filesWith(directory, MARK).length > 0, 'it is in the append-only file');
   t.ok((await clickhouse.query("SELECT 1 FROM audit_log WHERE details LIKE '%marker%'")).length > 0);
 
-  const cleaning = new FileCleaning({ redis, keys, clickhouse, log: silent, lookMs: 0 });
+  const metrics = new Metrics({ processName: 'test' });
+  const late = async () =>
+    Number(/^gatehouse_erasure_late_seconds\{[^}]*\} (\S+)$/m.exec(await metrics.text())?.[1] ?? Number.NaN);
+  const cleaning = new FileCleaning({ redis, keys, clickhouse, metrics, log: silent, lookMs: 0 });
   const ordered = Date.now() - 1_000;
   for (const agent of agents.slice(0, 2)) {
     await eraseAgent(clickhouse, account, agent);
@@ -81,6 +85,7 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
   const report = (await erasureReport(store, account, agents[0]!))!;
   t.ok(report.clickhouse_clean_at !== null && report.redis_clean_at !== null, JSON.stringify(report));
   t.ok(report.ordered_at <= report.rows_erased_at! && report.rows_erased_at! <= report.clean_by);
+  t.equal(await late(), 0, 'in time');
   t.same(filesWith(directory, MARK), [], 'the append-only file holds nothing of it');
   const masked = await clickhouse.query(
     'SELECT name FROM system.parts WHERE database = currentDatabase() AND active AND has_lightweight_delete',
@@ -93,19 +98,22 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
 
   const rewritten = Number(await redis.get(keys.fileRewrite()));
   await eraseAgent(clickhouse, account, agents[2]!);
-  await noteErased(store, agents[2]!, { account, at: Date.now() });
+  await noteErased(store, agents[2]!, { account, at: Date.now() - 2 * 3_600_000 });
   for (let i = 0; i < 10; i++) {
     await cleaning.look();
     await sleep(200);
   }
   t.equal(Number(await redis.get(keys.fileRewrite())), rewritten, 'within the hour the file is not written again');
   t.equal((await erasureReport(store, account, agents[2]!))!.redis_clean_at, null);
+  t.ok((await late()) >= 35 * 60, 'ordered two hours ago, promised within 85 minutes: an alarm can hear of it');
   await redis.set(keys.fileRewrite(), Date.now() - 2 * 3_600_000);
   await until(async () => {
     await cleaning.look();
     return (await erasureReport(store, account, agents[2]!))!.redis_clean_at !== null;
   });
   t.ok((await erasureReport(store, account, agents[2]!))!.redis_clean_at, 'after it, it is');
+  await cleaning.look();
+  t.equal(await late(), 0);
 });
 
 async function until(is: () => Promise<boolean>): Promise<void> {

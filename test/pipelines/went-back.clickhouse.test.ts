@@ -52,7 +52,7 @@ for (const isRunning of [true, false]) {
     if (!isRunning) await second.pipelines.stop();
     await putBack(redis.servers[0]!, kept);
     await waitUntilReady(world.redis, 30_000);
-    if (!isRunning) await startPipelines(t, world, { processName: 'third' });
+    const last = isRunning ? second : await startPipelines(t, world, { processName: 'third' });
     t.ok(await eventually(async () => (await recovered(world)).length > 0));
     await settle(world, who.account);
     const d = await submit(world, who, [{}, {}]);
@@ -60,6 +60,7 @@ for (const isRunning of [true, false]) {
     t.same(await storedIds(world.clickhouse), [...a, ...b, ...c, ...d].sort(), 'each once');
     const [of] = await recovered(world);
     t.match(of, { chain: 'events-0', entries: c.length });
+    t.equal(await last.count('gatehouse_recovered_total', { what: 'rows' }), c.length, 'an alarm can hear of it');
     const found = await world.verify(who.account);
     t.match(found, { valid: true, faults: 0, unchained: 0, recovered: c.length });
     t.match(found.first_recovered, { chain: 'events-0', entries: c.length });

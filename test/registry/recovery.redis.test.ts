@@ -191,8 +191,9 @@ t.test('no request is served meanwhile, and without ClickHouse work goes on', as
   await new Accounts(store).create('acme', actor);
   let go: (recovered: number) => void = () => undefined;
   let isAway = true;
+  const metrics = new Metrics({ processName: 'test' });
   const watch = new RedisWatch({
-    ...{ ...store, log: silent, metrics: new Metrics({ processName: 'test' }), hadRegistry: async () => true },
+    ...{ ...store, log: silent, metrics, hasReplicas: false, hadRegistry: async () => true },
     ...{ allowUnsafe: true, mayStartUnsafe: true, otherInstallation: async () => undefined },
     recover: async (onBehind) => {
       if (isAway) throw new Error('ClickHouse is away');
@@ -211,6 +212,7 @@ t.test('no request is served meanwhile, and without ClickHouse work goes on', as
   await looked;
   t.equal(watch.trouble, undefined);
   t.equal(watch.refusal(true), undefined);
+  t.match(await metrics.text(), /^gatehouse_recovered_total\{what="records",process="test"\} 2$/m);
   isAway = true;
   await watch.look();
   t.equal(watch.trouble, undefined, 'and it is not asked again while it is the same Redis');

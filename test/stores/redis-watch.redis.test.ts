@@ -18,7 +18,13 @@ import { startRedis } from '../support/redis.ts';
 async function watching(t: Test, store: Store, options: Partial<RedisWatchOptions> = {}): Promise<RedisWatch> {
   const watch = new RedisWatch({
     ...store,
-    ...{ allowUnsafe: false, mayStartUnsafe: false, hadRegistry: async () => false, recover: async () => 0 },
+    ...{
+      allowUnsafe: false,
+      mayStartUnsafe: false,
+      hasReplicas: false,
+      hadRegistry: async () => false,
+      recover: async () => 0,
+    },
     ...{ otherInstallation: async () => undefined, log: silent, metrics: new Metrics({ processName: 'test' }) },
     ...options,
   });
@@ -60,6 +66,24 @@ t.test('settings under which Redis loses what it acknowledged are named, on ever
     await evicting.look();
     return evicting.trouble === undefined;
   });
+});
+
+t.test('a master that is to have a replica, and has none that lives, is counted', async (t) => {
+  const { address, servers } = await startRedis(t, { single: true });
+  const store = await connectStore(t, address);
+  const counted = async (hasReplicas: boolean) => {
+    const metrics = new Metrics({ processName: 'test' });
+    await (await watching(t, store, { metrics, hasReplicas })).look();
+    return /^gatehouse_redis_masters_without_replica\{[^}]*\} (\d)$/m.exec(await metrics.text())?.[1];
+  };
+  t.equal(await counted(true), '1');
+  t.equal(await counted(false), '0', 'where there is to be none');
+  const replica = await startRedis(t, { single: true, args: ['--replicaof', '127.0.0.1', String(servers[0]!.port)] });
+  await eventually(async () => (await counted(true)) === '0');
+  t.equal(await counted(true), '0');
+  replica.servers[0]!.child.kill('SIGKILL');
+  await eventually(async () => (await counted(true)) === '1');
+  t.equal(await counted(true), '1', 'it died');
 });
 
 t.test('where CONFIG is forbidden INFO is read, and where both are it is said that nothing is known', async (t) => {
