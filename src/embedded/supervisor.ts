@@ -29,6 +29,7 @@ import { diskGauges } from './disk-gauges.ts';
 import { DiskRoom } from './disk-room.ts';
 import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
+import { memoryBytes, memoryCeilings } from './memory-ceilings.ts';
 import { BACKTESTS_NICE, NICE } from './process-priority.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
 import { KEY_FILE, StateDir } from './state-dir.ts';
@@ -80,6 +81,7 @@ export class Supervisor {
   #pipelines: ChildSupervisor[] = [];
   #fronts: ChildSupervisor[] = [];
   #backtests: ChildSupervisor[] = [];
+  readonly #ceilings = memoryCeilings(memoryBytes());
   #newKey: string | undefined;
   #stopping = false;
   #rewriting: NodeJS.Timeout | undefined;
@@ -205,7 +207,8 @@ export class Supervisor {
     await checkRedisProgram(env);
     await endLeftoverRedis(folder, this.#log);
     const password = this.#state.secret('redis');
-    const { redisAppendfsync: appendfsync, redisMaxmemory: maxmemory } = this.#given;
+    const { redisAppendfsync: appendfsync, redisMaxmemory } = this.#given;
+    const maxmemory = redisMaxmemory ?? String(this.#ceilings.redisBytes);
     const log = this.#log.child({ part: 'redis' });
     await onFreePort((port) => {
       this.#config = { ...this.#config, redisUrl: redisUrl({ port, password }), redisCluster: false };
@@ -219,7 +222,7 @@ export class Supervisor {
     const settings = {
       path: this.#state.folder('clickhouse'),
       password: this.#state.secret('clickhouse'),
-      memoryBytes: this.#given.clickhouseMemoryBytes,
+      memoryBytes: this.#given.clickhouseMemoryBytes ?? this.#ceilings.clickhouseBytes,
     };
     const log = this.#log.child({ part: 'clickhouse' });
     await endLeftoverClickHouse(settings.path, this.#log);
