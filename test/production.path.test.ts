@@ -1,9 +1,10 @@
-// An installation for production, made as docs/deploy.md says: the build and the packages that run it, without a
-// database engine of its own. It is measured, and then runs a front and pipelines on a Redis and a ClickHouse that are
-// given. It is skipped, and says so, where packages can be had neither from npm's cache nor from a registry.
+// An installation for production, made as docs/deploy.md and ops/Containerfile say: the build and the packages that run
+// it, without a database engine of its own. It is measured, and then runs a front and pipelines on a Redis and a
+// ClickHouse that are given. It is skipped, and says so, where packages can be had neither from npm's cache nor from a
+// registry.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,11 +16,14 @@ import { startClickHouse } from './support/clickhouse.ts';
 import { startRedis } from './support/redis.ts';
 import { serviceEnvironment } from './support/service.ts';
 
-/** What an image is made of (docs/deploy.md). */
-const SHIPPED = [
-  ...['package.json', 'package-lock.json', '.npmrc', 'scripts', 'clickhouse', 'src/redis'],
-  ...['build/service', 'build/dashboard'],
-];
+const CONTAINERFILE = readFileSync(assetPath('ops/Containerfile'), 'utf8');
+/** What an image is made of, but for the packages. */
+const SHIPPED = [...CONTAINERFILE.matchAll(/^COPY --from=build (.+) \S+$/gm)]
+  .flatMap(([, from]) => from!.split(' '))
+  .map((file) => path.relative('/gatehouse', file))
+  .filter((file) => file !== 'node_modules');
+/** By which a container says whether it lives. */
+const HEALTHCHECK = JSON.parse(/^HEALTHCHECK .* CMD (\[.+\])$/m.exec(CONTAINERFILE)![1]!) as string[];
 const INSTALL = ['ci', '--omit=dev', '--omit=optional'];
 const DISK_MB_MAX = 80;
 const INSTALL_MS_MAX = 240_000;
@@ -45,8 +49,16 @@ t.test('an installation for production is small, and runs on stores of its own',
   const { stdout } = await cli('account', 'create', 'shop');
   const key = /^key (\S+)$/m.exec(stdout)![1]!;
   const url = `http://127.0.0.1:${env.GATEHOUSE_PORT}`;
-  const processes = ['front', 'pipelines'].map((command) => run(t, folder, command, env));
+  const ports = { front: String(await freePort()), pipelines: String(await freePort()) };
+  const processes = Object.entries(ports).map(([command, port]) =>
+    run(t, folder, command, { ...env, GATEHOUSE_METRICS_PORT: port }),
+  );
   await until(`${url}/readyz`, processes);
+  const [program, ...args] = HEALTHCHECK as [string, ...string[]];
+  const health = (port: string) =>
+    promisify(execFile)(program, args, { cwd: folder, env: { ...process.env, GATEHOUSE_METRICS_PORT: port } });
+  for (const [command, port] of Object.entries(ports)) await t.resolves(health(port), `${command} lives`);
+  await t.rejects(health(String(await freePort())), { code: 1 }, 'where nothing answers it does not');
 
   const ask = async (method: string, where: string, body?: object) => {
     const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' };
@@ -62,6 +74,7 @@ t.test('an installation for production is small, and runs on stores of its own',
   let listed: Record<string, unknown> = {};
   for (let tries = 0; listed['total'] !== 1 && tries < 100; tries++, await sleep(100))
     listed = await ask('GET', `/v1/agents/${agent}/events`);
+  t.match(await ask('GET', '/v1/audit-logs/checkpoint'), { version: 1 }, 'and is vouched for');
   t.match(listed, { total: 1, items: [{ id: event['id'], payload: { prompt: 'Is it there?' } }] }, 'and comes out');
 });
 
