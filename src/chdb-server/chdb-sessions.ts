@@ -6,12 +6,11 @@
 // max_execution_time, and a query whose caller has left is killed from the control session, since chdb itself never
 // stops a query. A full queue is refused with ClickHouse's code 202.
 
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Session } from 'chdb';
 import { isReading, ProtocolError, quoted, type Statement } from './clickhouse-protocol.ts';
 import { DataDirectoryError } from './data-directory-error.ts';
+import { engineHolder } from './engine-holder.ts';
 
 type EngineOptions = {
   enginePath: string;
@@ -251,23 +250,12 @@ function openSession(chdb: Chdb, options: EngineOptions): Session {
     });
   } catch (cause) {
     // The engine itself writes its reason to stderr and does not return it.
-    const holder = holderOf(options.enginePath);
-    if (holder !== undefined) {
+    const holder = engineHolder(options.enginePath);
+    if (holder !== undefined && holder !== process.pid) {
       throw new DataDirectoryError('busy', `${options.enginePath} is in use by another process (${holder})`, { cause });
     }
     const hint = 'the engine cannot open it, for the reason in the line before';
     throw new DataDirectoryError('damaged', `${options.enginePath} is damaged: ${hint}`, { cause });
-  }
-}
-
-/** The living process that the engine's status file names. Only asked after the engine has refused to open. */
-function holderOf(enginePath: string): number | undefined {
-  try {
-    const pid = Number(/^PID: (\d+)/m.exec(readFileSync(path.join(enginePath, 'status'), 'utf8'))?.[1]);
-    process.kill(pid, 0);
-    return pid === process.pid ? undefined : pid;
-  } catch {
-    return undefined;
   }
 }
 

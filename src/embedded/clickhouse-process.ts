@@ -4,10 +4,11 @@
 // Invariant: it listens on loopback alone and asks for a password, which reaches it over IPC and never by its command
 // line.
 // Failure: a folder that is damaged, foreign or newer ends the start with the engine's own sentence.
-import { readFileSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouseServerOptions } from '../chdb-server/clickhouse-server.ts';
+import { engineHolder } from '../chdb-server/engine-holder.ts';
 import { assetPath } from '../process/assets.ts';
 import type { Log } from '../process/log.ts';
 import { type Child, type Exit, forkChild, type OutputLines } from './child.ts';
@@ -53,24 +54,19 @@ const LOOK_MS = 50;
  * with the lock of the data folder, before the first launch. The engine leaves by itself as soon as it notices.
  */
 export async function endLeftoverClickHouse(folder: string, log: Log): Promise<void> {
-  const pid = engineIn(folder);
-  if (pid === undefined) return;
-  log.warn({ pid }, 'clickhouse.leftover_found');
-  for (const untilMs = performance.now() + LEFTOVER_MS_MAX; engineIn(folder) === pid; await sleep(LOOK_MS)) {
-    if (performance.now() < untilMs) continue;
-    process.kill(pid, 'SIGKILL');
-    await sleep(LOOK_MS);
+  const enginePid = ownEngine(folder);
+  if (enginePid === undefined) return;
+  log.warn({ enginePid }, 'clickhouse.leftover_found');
+  for (const untilMs = performance.now() + LEFTOVER_MS_MAX; ownEngine(folder) === enginePid; await sleep(LOOK_MS)) {
+    if (performance.now() >= untilMs) process.kill(enginePid, 'SIGKILL');
   }
 }
 
-/** By the status file of the engine; by then the id may belong to any other program. */
-function engineIn(folder: string): number | undefined {
-  try {
-    const pid = Number(/^PID: (\d+)/m.exec(readFileSync(path.join(folder, 'engine', 'status'), 'utf8'))?.[1]);
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('clickhouse-server-main') ? pid : undefined;
-  } catch {
-    return undefined;
-  }
+/** One that has this folder open and is of this user: nothing else is ours to end. */
+function ownEngine(folder: string): number | undefined {
+  const pid = engineHolder(path.join(folder, 'engine'));
+  if (pid === undefined || pid === process.pid) return undefined;
+  return statSync(`/proc/${pid}`, { throwIfNoEntry: false })?.uid === process.getuid?.() ? pid : undefined;
 }
 
 function whenReadyLine(lines: OutputLines): Promise<void> {

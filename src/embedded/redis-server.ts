@@ -8,11 +8,12 @@
 // person can decide what to give up.
 
 import { execFile } from 'node:child_process';
-import { accessSync, constants, readFileSync, readlinkSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { leadsTo } from '../chdb-server/engine-holder.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Log } from '../process/log.ts';
 import { type Damage, damageText, findDamage, sizeOfNewest } from './append-only-damage.ts';
@@ -140,7 +141,7 @@ function syncWhileItRuns(child: Child, { folder, log }: RedisServerOptions): voi
 export async function endLeftoverRedis(folder: string, log: Log): Promise<void> {
   const pid = readPid(folder);
   if (pid !== undefined && worksIn(pid, folder)) {
-    log.warn({ pid }, 'redis.leftover_found');
+    log.warn({ serverPid: pid }, 'redis.leftover_found');
     process.kill(pid, 'SIGTERM');
     const deadline = performance.now() + LEFTOVER_MS_MAX;
     while (worksIn(pid, folder)) {
@@ -254,7 +255,7 @@ function readPid(folder: string): number | undefined {
 function worksIn(pid: number, folder: string): boolean {
   try {
     if (!/redis/.test(readFileSync(`/proc/${pid}/comm`, 'utf8'))) return false;
-    return readlinkSync(`/proc/${pid}/cwd`) === realpathSync(folder);
+    return leadsTo(`/proc/${pid}/cwd`, folder);
   } catch {
     return false;
   }

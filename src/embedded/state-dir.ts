@@ -4,13 +4,11 @@
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: it holds
 //                 passwords)
 //   admin-key     the first admin key (0600); admin-key.1 where the account `default` had to be made again
-//   secrets.json  passwords of the embedded engines, made at the first start (0600)
 //   redis/        what the engines keep, as in clickhouse/; outbox/: mails, where no mail server is named
 // Invariant: at most one live holder, wherever the folder is shared (file-lock.ts); who does not get the lock changes
 // nothing. What a dead holder left behind is taken over, never trusted.
 // Failure: a folder that cannot be written ends the start.
 
-import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -75,6 +73,8 @@ export class StateDir {
     this.#lock = lock;
     const mine: Holder = { pid: process.pid, host: os.hostname() };
     this.#try('write to', () => {
+      // Of one that was killed, or of the folder that this is a copy of. A process id may be the same in a container.
+      this.removeRuntime();
       ftruncateSync(lock);
       writeSync(lock, JSON.stringify(mine), 0);
     });
@@ -97,16 +97,6 @@ export class StateDir {
     const folder = this.file(name);
     this.#try('create', () => mkdirSync(folder, { recursive: true, mode: 0o700 }));
     return folder;
-  }
-
-  /** A password that stays the same as long as the folder does, so that a leftover engine can still be spoken to. */
-  secret(name: string): string {
-    const secrets = (this.#json('secrets.json') ?? {}) as Record<string, string>;
-    const known = secrets[name];
-    if (known !== undefined) return known;
-    const made = randomBytes(24).toString('base64url');
-    this.write('secrets.json', JSON.stringify({ ...secrets, [name]: made }, null, 2));
-    return made;
   }
 
   writeRuntime(runtime: Runtime): void {

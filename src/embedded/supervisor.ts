@@ -11,7 +11,7 @@
 // Failure: nothing here is on the path of an event. If this process is killed, its children notice and leave; what they
 // had acknowledged is in Redis's append-only file, and the next start continues from there.
 
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import os from 'node:os';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -206,7 +206,7 @@ export class Supervisor {
     const folder = this.#state.folder('redis');
     await checkRedisProgram(env);
     await endLeftoverRedis(folder, this.#log);
-    const password = this.#state.secret('redis');
+    const password = makePassword();
     const { redisAppendfsync: appendfsync, redisMaxmemory } = this.#given;
     const maxmemory = redisMaxmemory ?? String(this.#ceilings.redisBytes);
     const log = this.#log.child({ part: 'redis' });
@@ -221,7 +221,7 @@ export class Supervisor {
   async #startClickHouse(): Promise<void> {
     const settings = {
       path: this.#state.folder('clickhouse'),
-      password: this.#state.secret('clickhouse'),
+      password: makePassword(),
       memoryBytes: this.#given.clickhouseMemoryBytes ?? this.#ceilings.clickhouseBytes,
     };
     const log = this.#log.child({ part: 'clickhouse' });
@@ -370,6 +370,14 @@ export class Supervisor {
 
 async function stopAll(supervised: ChildSupervisor[], graceMs: number): Promise<void> {
   await Promise.all(supervised.map((child) => child.stop(graceMs)));
+}
+
+/**
+ * Of an engine, for as long as this supervisor runs: an engine of a copy of this folder, that has come to a port of
+ * ours, then answers none of our processes.
+ */
+function makePassword(): string {
+  return randomBytes(24).toString('base64url');
 }
 
 function urlOf(host: string, port: number): string {

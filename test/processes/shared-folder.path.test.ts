@@ -14,7 +14,7 @@ t.test('the second is refused, starts nothing, and changes nothing', async (t) =
   const service = await startService(t, { stores: 'own' });
   const state = () =>
     Object.fromEntries(
-      ['lock', 'runtime.json', 'secrets.json', 'redis/server.pid'].map((name) => [
+      ['lock', 'runtime.json', 'redis/server.pid'].map((name) => [
         name,
         readFileSync(path.join(service.dataDir, name), 'utf8'),
       ]),
