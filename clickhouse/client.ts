@@ -16,6 +16,7 @@ import {
 import { EVENT_ROW_COLUMNS } from '../schemas/event-row.ts';
 import type { FairQueue } from '../src/common/fair-queue.ts';
 import { ClickHouseError } from './errors.ts';
+import { type KeptOf, KeptReads, OLDEST_ROW } from './kept-reads.ts';
 
 export { ClickHouseError } from './errors.ts';
 
@@ -27,6 +28,8 @@ type ClickHouseOptions = {
   queryTimeoutSeconds: number;
   /** Accounts take turns with what they ask; left out: everything is asked at once. */
   fair?: FairQueue;
+  /** What reads in the name of an account may see of it; left out: all that is stored. */
+  keptOf?: KeptOf;
 };
 
 export type QueryParams = Record<string, string | number | boolean | null | readonly string[] | readonly number[]>;
@@ -54,12 +57,15 @@ export class ClickHouse {
   readonly #options: ClickHouseOptions;
   readonly #queries: ClickHouseClient;
   readonly #inserts: ClickHouseClient;
+  readonly #kept: KeptReads | undefined;
 
   constructor(options: ClickHouseOptions) {
     this.#options = options;
     this.database = options.database;
     this.#queries = makeClient(options, options.queryTimeoutSeconds);
     this.#inserts = makeClient(options, INSERT_TIMEOUT_SECONDS);
+    const oldest = async () => (await this.query<{ oldest: number | null }>(OLDEST_ROW))[0]!.oldest;
+    this.#kept = options.keptOf && new KeptReads(options.keptOf, oldest);
   }
 
   /** The same server, another database: `default` is there before ours is. The caller closes it. */
@@ -120,27 +126,35 @@ export class ClickHouse {
     return fair === undefined || typeof account !== 'string' ? ask() : fair.run(account, options.signal, ask);
   }
 
-  #ask<Row>(sql: string, params: QueryParams, options: QueryOptions): Promise<Row[]> {
+  async #ask<Row>(sql: string, params: QueryParams, options: QueryOptions): Promise<Row[]> {
+    const settings = await this.#settingsOf(params, options);
     return wrapped(async () => {
       const result = await this.#queries.query({
         query: sql,
         query_params: params as Record<string, unknown>,
         format: 'JSONEachRow',
         ...(options.signal === undefined ? {} : { abort_signal: options.signal }),
-        ...(options.settings === undefined ? {} : { clickhouse_settings: options.settings }),
+        ...(settings === undefined ? {} : { clickhouse_settings: settings }),
       });
       return result.json<Row>();
     });
   }
 
+  async #settingsOf(params: QueryParams, { settings }: QueryOptions): Promise<ClickHouseSettings | undefined> {
+    const account = params['account'];
+    if (this.#kept === undefined || typeof account !== 'string') return settings;
+    return { ...settings, ...(await this.#kept.settingsFor(account)) };
+  }
+
   /** The rows as RowBinary, all of them: the caller bounds how many. */
   async queryBinary(sql: string, params: QueryParams = {}, options: QueryOptions = {}): Promise<Buffer> {
+    const settings = await this.#settingsOf(params, options);
     return wrapped(async () => {
       const { stream } = await this.#queries.exec({
         query: `${sql} FORMAT RowBinary`,
         query_params: params as Record<string, unknown>,
         ...(options.signal === undefined ? {} : { abort_signal: options.signal }),
-        ...(options.settings === undefined ? {} : { clickhouse_settings: options.settings }),
+        ...(settings === undefined ? {} : { clickhouse_settings: settings }),
       });
       const pieces: Buffer[] = [];
       for await (const piece of stream) pieces.push(piece as Buffer);

@@ -12,10 +12,12 @@ import { UserFacingError } from '../src/common/user-facing-error.ts';
 import { assetPath, readAsset } from '../src/process/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
 import { INSTALLATION_NAME, installationRow, newInstallation, type WantedInstallation } from './installation.ts';
+import { EXPIRING_TABLES } from './queries/kept-rows.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
 
 type MigrateOptions = {
   cluster?: string | undefined;
+  /** Days for which anything of events may be kept: so long the audit chain holds what it knows of them. */
   retentionDays: number;
   /** The installation that it belongs to from now on, where it belongs to none yet. */
   installation?: WantedInstallation;
@@ -43,8 +45,8 @@ class LockLostError extends Error {
 const LOCK_TIMING: LockTiming = { heldMs: 20_000, renewMs: 2_000, pollMs: 200 };
 const LOCK_WAIT_MS_MAX = 5 * 60 * 1000;
 const TABLE_ALREADY_EXISTS = 57;
-/** Pseudo-version that records the days that tables expire after. */
-const RETENTION_NAME = 'retention_days';
+/** Pseudo-version that records the days after which the contents of the audit chain expire. */
+const CHAIN_NAME = 'chain_days';
 
 /** Applies what is missing; returns the names of the files it applied. Throws MigrationError or ClickHouseError. */
 export async function migrate(clickhouse: ClickHouse, options: MigrateOptions): Promise<string[]> {
@@ -104,9 +106,9 @@ type Wanted = { migrations: Migration[]; template: TemplateOptions; installation
 async function isCurrent(clickhouse: ClickHouse, { migrations, template, installation }: Wanted): Promise<boolean> {
   const applied = await readApplied(clickhouse);
   verify(applied, migrations);
-  const retention = applied.find((row) => row.name === RETENTION_NAME)?.checksum;
+  const days = applied.find((row) => row.name === CHAIN_NAME)?.checksum;
   return (
-    retention === String(template.retentionDays) &&
+    days === String(template.retentionDays) &&
     (installation === undefined || applied.some((row) => row.name === INSTALLATION_NAME)) &&
     migrations.every((migration) => applied.some((row) => row.version === migration.version))
   );
@@ -127,39 +129,50 @@ async function applyMissing(
     }
     await record(clickhouse, { version: migration.version, name: migration.name, checksum: checksum(migration.text) });
   }
-  const retention = applied.find((row) => row.name === RETENTION_NAME)?.checksum;
   const days = String(template.retentionDays);
-  if (retention !== undefined && retention !== days) await changeRetention(clickhouse, template, lock);
-  if (retention !== days) await record(clickhouse, { version: 0, name: RETENTION_NAME, checksum: days });
+  if (applied.find((row) => row.name === CHAIN_NAME)?.checksum !== days) {
+    await removeRowTtls(clickhouse, template, lock);
+    await setChainTtl(clickhouse, template, lock);
+    await record(clickhouse, { version: 0, name: CHAIN_NAME, checksum: days });
+  }
   if (installation !== undefined && !applied.some((row) => row.name === INSTALLATION_NAME))
     await record(clickhouse, installationRow(newInstallation(installation)));
   return missing.map((migration) => migration.name);
 }
 
-/** Rows that are older than a shortened retention go with the merges to come; nothing is rewritten now. */
-async function changeRetention(
-  clickhouse: ClickHouse,
-  { database, cluster, retentionDays }: TemplateOptions,
-  lock: Lock,
-): Promise<void> {
+/**
+ * Rows expire by account, and not while they are held, which a table cannot know: the pipelines delete them
+ * (queries/expired-rows.ts). The files from before that have made the tables with a TTL.
+ */
+async function removeRowTtls(clickhouse: ClickHouse, template: TemplateOptions, lock: Lock): Promise<void> {
+  const tables = await clickhouse.query<{ name: string }>(
+    `SELECT name FROM system.tables WHERE database = currentDatabase() AND match(engine_full, ' TTL ')
+       AND name IN (${EXPIRING_TABLES.map((table) => `'${table}'`).join(', ')})`,
+  );
+  for (const { name } of tables) {
+    await lock.check();
+    await clickhouse.command(renderSql(`ALTER TABLE {{database}}.${name}{{on_cluster}} REMOVE TTL`, template));
+  }
+}
+
+/** Parts of before are rewritten, in the background: 43 bytes for each event that is kept. */
+async function setChainTtl(clickhouse: ClickHouse, template: TemplateOptions, lock: Lock): Promise<void> {
+  const [chain] = await clickhouse.query<{ isNew: number }>(
+    `SELECT countSubstrings(create_table_query, 'last_at + toIntervalDay(${template.retentionDays})') = 3 AS isNew
+     FROM system.tables WHERE database = currentDatabase() AND name = 'audit_chain'`,
+  );
+  if (chain === undefined || chain.isNew === 1) return;
   const days = 'toIntervalDay({{retention_days}})';
   // The chain's contents outlive the events, as in 007_audit_chain.sql.
   const contents = ['leaves', 'agents', 'ids'].map(
     (name) => `MODIFY COLUMN ${name} TTL last_at + ${days} + toIntervalDay(2)`,
   );
-  for (const [table, change] of [
-    ['events', `MODIFY TTL received_at + ${days}`],
-    ['anomalies', `MODIFY TTL created_at + ${days}`],
-    ['approvals', `MODIFY TTL created_at + ${days}`],
-    ['audit_chain', contents.join(', ')],
-  ]) {
-    await lock.check();
-    await clickhouse.command(
-      renderSql(`ALTER TABLE {{database}}.${table}{{on_cluster}} ${change}`, { database, cluster, retentionDays }),
-      {},
-      { materialize_ttl_after_modify: 0 },
-    );
-  }
+  await lock.check();
+  await clickhouse.command(
+    renderSql(`ALTER TABLE {{database}}.audit_chain{{on_cluster}} ${contents.join(', ')}`, template),
+    {},
+    { materialize_ttl_after_modify: 1, mutations_sync: '0' },
+  );
 }
 
 function readApplied(clickhouse: ClickHouse): Promise<Applied[]> {

@@ -30,6 +30,7 @@ import type { Metrics } from '../src/metrics/metrics.ts';
 import type { Log } from '../src/process/log.ts';
 import type { Commands } from '../src/redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../src/redis/keys.ts';
+import type { RetentionSettings } from '../src/registry/account-retention.ts';
 import { StreamReader } from '../src/streams/consume.ts';
 import { EVENT_GROUPS, ensureGroups, type Group, JOURNAL_GROUPS, SIGNAL_GROUPS } from '../src/streams/groups.ts';
 import { acquireLease, type Lease, LeaseLost } from '../src/streams/lease.ts';
@@ -48,6 +49,7 @@ import { ChainFlusher } from './store/chain-flush.ts';
 import { Eraser } from './store/erase.ts';
 import { JournalStore } from './store/journal.ts';
 import { EventStore } from './store/pipeline.ts';
+import { RowExpiry } from './store/row-expiry.ts';
 
 /**
  * Least time between two batches of an alert's stream: no insert hangs on it, and people wait for the notification.
@@ -71,6 +73,8 @@ export type PipelinesOptions = {
   lingerMs: number;
   /** Stable name of the process; without one it gets a random one and waits for old leases to run out. */
   processName?: string | undefined;
+  /** Left out: nothing is deleted by age. */
+  retention?: RetentionSettings;
   /** Which pipelines run here. */
   groups?: readonly Group[];
   /** Called with lanes, as `<account>/<lane>`, in which a delivery has become due, so that the sender need not poll. */
@@ -104,6 +108,7 @@ export class Pipelines {
   readonly #members: Members;
   readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
+  readonly #expiry: RowExpiry | undefined;
   /** Events of several streams are one insert, once it is known that the table takes it (store/group-insert.ts). */
   readonly #coalescer: InsertCoalescer;
   #isPlainTable: boolean | undefined;
@@ -134,6 +139,8 @@ export class Pipelines {
     });
     this.#chains = new ChainFlusher(options);
     this.#eraser = new Eraser({ ...options, chains: this.#chains });
+    const { retention } = options;
+    this.#expiry = retention && new RowExpiry({ ...options, retention });
     this.#poller = new StreamPoller(options.redis);
     this.#coalescer = new InsertCoalescer({
       concurrentMax: INSERTS_AT_ONCE_MAX,
@@ -218,6 +225,7 @@ export class Pipelines {
     this.#report();
     const shards = [...this.#held.keys()].flatMap((unit) => unit.shard ?? []);
     void this.#eraser.look(shards);
+    if (shards.includes(0)) void this.#expiry?.look();
     const stored = [...this.#held.keys()].filter(({ group }) => group === 'store');
     void this.#chains.look(stored.map(({ stream }) => stream));
     if (stored.length > 1) void this.#learnTable();

@@ -3,6 +3,7 @@
 import Type from 'typebox';
 import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
+import { type OwnRetention, RetentionInForce, RetentionPatch } from './retention.ts';
 
 /**
  * Seconds for which an agent may be silent. Under 5 s the watch itself, which looks once a second, would be most of
@@ -17,13 +18,22 @@ const AgentDownSeconds = Type.Union([
 
 export const AccountPatch = Type.Object(
   {
-    agent_down_seconds: about(
-      AgentDownSeconds,
-      'Seconds for which an agent may be silent before the signal `agent_down`, from 5 to 604,800 (7 days). An agent with `metadata.heartbeat_seconds` goes by that. null: 300.',
-      600,
+    agent_down_seconds: Type.Optional(
+      about(
+        AgentDownSeconds,
+        'Seconds for which an agent may be silent before the signal `agent_down`, from 5 to 604,800 (7 days). An agent with `metadata.heartbeat_seconds` goes by that. null: 300.',
+        600,
+      ),
+    ),
+    retention: Type.Optional(
+      about(
+        Type.Union([RetentionPatch, Type.Null()]),
+        'How long what is stored of the account is kept, within what the operator allows. What is set before is replaced whole. null: as the operator says.',
+        { days: 90, days_by_type: { prompt: 30 } },
+      ),
     ),
   },
-  { additionalProperties: false },
+  { additionalProperties: false, minProperties: 1 },
 );
 export type AccountPatch = Type.Static<typeof AccountPatch>;
 
@@ -49,6 +59,11 @@ export const Account = Type.Object({
     'Requests that each key may make at once. null: as the setting GATEHOUSE_REQUESTS_BURST says.',
     2000,
   ),
+  retention: about(
+    Type.Union([Type.Unsafe<OwnRetention>(RetentionPatch), Type.Null()]),
+    'How long the account itself has set that its events are kept. null: as the operator says.',
+    { days: 90, days_by_type: { prompt: 30 } },
+  ),
   created_at: about(ResponseTime, 'When it was made.'),
   updated_at: about(ResponseTime, 'When it was last changed.'),
 });
@@ -56,6 +71,10 @@ export type Account = Type.Static<typeof Account>;
 
 export const AccountInForce = Type.Object({
   ...Account.properties,
+  retention_in_force: about(
+    RetentionInForce,
+    'For how long events are kept: what the account has set, as far as the operator allows it.',
+  ),
   request_limit: Type.Object(
     {
       per_second: about(Type.Number(), 'Requests that each key may make in a second.', 1000),

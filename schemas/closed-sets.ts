@@ -158,6 +158,8 @@ export const AUDIT_ACTIONS = [
   'backtest.deleted',
   'view.created',
   'view.deleted',
+  'hold.created',
+  'hold.released',
   'account.updated',
   'account.deleted',
   'registry.recovered',
@@ -175,6 +177,7 @@ export const RESOURCE_TYPES = [
   'session',
   'backtest',
   'view',
+  'hold',
   'account',
 ] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];

@@ -29,7 +29,7 @@ export type JournalEntry = {
    * deletion).
    */
   changes: {
-    kind: Exclude<ResourceType, 'event' | 'approval' | 'session' | 'backtest'>;
+    kind: Exclude<ResourceType, 'event' | 'approval' | 'session' | 'backtest' | 'hold'>;
     id: string;
     record: object | null;
   }[];

@@ -209,6 +209,7 @@ const ON: Record<string, [fires: Series, rests: Series]> = {
       ['gatehouse_disk_size_bytes', constant(100)],
     ],
   ],
+  GatehouseRetentionNotApplied: both('gatehouse_retention_unapplied_seconds', constant(90_000), constant(7_000)),
   GatehouseClockSkew: both('gatehouse_clock_offset_seconds', constant(-2), constant(0.01)),
   GatehouseFailClosed: both('gatehouse_unevaluated_rules_total{reason="budget"}', counter(60), counter(1)),
   GatehouseHeapNearLimit: [

@@ -29,6 +29,7 @@ const OWN: Record<string, readonly string[]> = {
       'restore-approvals',
     ].map((name) => `src/registry/${name}.ts`),
     ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/registry/views.ts'],
+    ...['src/registry/account-retention.ts', 'src/registry/holds.ts'],
     'src/processes/backtests-process.ts',
   ],
   'entries of streams, heads of chains, files of the installation': [
@@ -68,7 +69,7 @@ const OWN: Record<string, readonly string[]> = {
     'src/ingest/kept-verdicts.ts',
   ],
   'what a person reads: lines of commands, quoted names, settings': [
-    ...['account', 'audit', 'cluster', 'dead-letter', 'policy', 'store'].map(
+    ...['account', 'audit', 'cluster', 'dead-letter', 'hold', 'policy', 'store'].map(
       (name) => `src/commands/${name}-commands.ts`,
     ),
     ...[

@@ -12,6 +12,7 @@
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { ClickHouseError } from '../../clickhouse/errors.ts';
+import type { KeptOf } from '../../clickhouse/kept-reads.ts';
 import {
   countReplayed,
   type ReplayPage,
@@ -46,7 +47,7 @@ export type RunParts = {
   erasing: (account: string) => Promise<string[]>;
   /** null: there is none. */
   agentOf: (account: string, agent: string) => Promise<AgentRecord | null>;
-  retentionDays: number;
+  keptOf: KeptOf;
   onEvents: (events: number) => void;
   /** Epoch ms. */
   now: () => number;
@@ -55,7 +56,6 @@ export type RunParts = {
 /** Why a turn ends before the backtest does. */
 type TurnOver = () => 'stop' | 'turn' | undefined;
 
-const DAY_MS = 24 * 3_600_000;
 /** Others of this process, such as the renewal of the lease, have their turn so often. */
 const LOOP_MS = 10;
 /** Agents of an account that are known at once, half a kilobyte each. */
@@ -145,10 +145,11 @@ export class BacktestRun {
 
   async #first(): Promise<void> {
     const { shown } = this.#record;
-    const { whenStored, retentionDays, now, store } = this.#parts;
+    const { whenStored, keptOf, now, store } = this.#parts;
     const isComplete = await whenStored(this.#account, shown.agent_id, this.#signal);
     this.#look();
-    const expiredMs = now() - retentionDays * DAY_MS;
+    const { held, wholeFromMs } = await keptOf(this.#account);
+    const expiredMs = held.all ? 0 : wholeFromMs;
     const asked = Date.parse(shown.from);
     const keptFromMs = asked < expiredMs ? Math.min(expiredMs, Date.parse(shown.to)) : null;
     this.#state = { fence: store.fence, position: null, fromMs: keptFromMs ?? asked, keptFromMs, isComplete };

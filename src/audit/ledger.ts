@@ -5,7 +5,8 @@
 // is full, the window's rows are read and hashed as they come, and what is left over on either side is kept for later:
 // a row may come before its leaf (a retried entry is chained long after it arrived).
 // Invariant: memory is bounded by a window, and by how much is wrong; past those bounds it stops and says where.
-// Rows that arrived before the retention began are not verified: they are about to expire.
+// An entry whose contents have expired in the chain is not compared; one whose row the retention may have taken is no
+// fault where the row is gone.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import type { ChainCursor, Reached } from './chain-cursor.ts';
 import { isBlank, MARKER_TAG, type Marker, markerLeaf, packId, timeOfPacked, unpackMarker } from './hash.ts';
@@ -37,8 +38,10 @@ type LedgerOptions = {
   source: RowSource;
   fromMs: number;
   toMs: number;
-  /** What arrived before this has expired. */
+  /** Of what arrived before this the chain holds nothing any more. */
   expiredBeforeMs: number;
+  /** May the retention have taken such a row? `agent`: 16 bytes as a key. */
+  mayBeGone: (atMs: number, agent: string) => boolean;
   faults: Violations;
   /** Monotonic ms at which it stops at the next window. */
   deadlineMs: number;
@@ -209,11 +212,11 @@ export class Ledger {
     }
     const expected = { chain, n, leaf, agent: keyOf(tag), atMs, packed };
     const stray = this.strays.get(keyOf(packed));
-    if (isBlank(packed)) addTo(this.blanks, expected);
+    if (isBlank(packed)) this.#addGap(this.blanks, expected);
     else if (stray !== undefined) {
       this.strays.delete(keyOf(packed));
       this.#match(expected, stray);
-    } else if (atMs < this.#comparedMs) addTo(this.gaps, expected);
+    } else if (atMs < this.#comparedMs) this.#addGap(this.gaps, expected);
     else this.#expected.set(keyOf(packed), expected);
   }
 
@@ -252,8 +255,13 @@ export class Ledger {
     for (const [key, expected] of this.#expected) {
       if (expected.atMs >= endMs) continue;
       this.#expected.delete(key);
-      addTo(this.gaps, expected);
+      this.#addGap(this.gaps, expected);
     }
+  }
+
+  #addGap(gaps: Map<string, Gap>, expected: Expected): void {
+    if (this.#options.mayBeGone(expected.atMs, expected.agent)) this.expired++;
+    else addTo(gaps, expected);
   }
 }
 

@@ -3,14 +3,17 @@
 // up to 100 MB and most of a core; the next one is refused (503).
 // Failure: ClickHouse or Redis away: throws what they throw; nothing is ever called valid that could not be read.
 
+import type { KeptOf } from '../../clickhouse/kept-reads.ts';
 import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';
 import { decisionsAgainstLog, revisionsAgainstLog } from '../../clickhouse/queries/rows-against-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import type { KeptTimes } from '../../schemas/retention.ts';
 import { ServiceError } from '../common/errors.ts';
 import { timeOfId } from '../common/ids.ts';
 import { VERIFICATIONS_MAX } from '../common/limits.ts';
 import type { Remembered } from './chain-cursor.ts';
-import { genesis } from './hash.ts';
+import { genesis, packId } from './hash.ts';
+import { keyOf } from './ledger.ts';
 import { Blocks, eventSource, readHeads, registrySource, type Stores, streamsOf } from './sources.ts';
 import { REGISTRY_CHAIN, verifyChains } from './verify.ts';
 
@@ -27,17 +30,20 @@ export type VerifyOptions = {
 };
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** ClickHouse expires rows by its own clock, also while we look: what is about to expire is as good as gone. */
+/** What is about to expire while we look is as good as gone. */
 const EXPIRY_MARGIN_MS = 60 * 60 * 1000;
 
 export class AuditVerifier {
   readonly #stores: Stores;
-  readonly #retentionMs: number;
+  readonly #contentsMs: number;
+  readonly #keptOf: KeptOf;
   readonly #verifying = new Set<string>();
 
-  constructor(options: Stores & { retentionDays: number }) {
+  /** `retentionDays`: for which chains hold their contents. `keptOf`: what is kept of an account's rows. */
+  constructor(options: Stores & { retentionDays: number; keptOf: KeptOf }) {
     this.#stores = options;
-    this.#retentionMs = options.retentionDays * DAY_MS;
+    this.#contentsMs = options.retentionDays * DAY_MS;
+    this.#keptOf = options.keptOf;
   }
 
   /** Throws ServiceError unavailable where too many are at it. */
@@ -65,7 +71,8 @@ export class AuditVerifier {
     const possible = streamsOf(keys, account).map((stream) => keys.chainOf(stream));
     const chains = new Set([...possible, ...(await chainNames(clickhouse, account)), ...checkpoint.keys()]);
     const remembered = [...chains].map((chain) => [chain, present(heads.get(chain), checkpoint.get(chain))] as const);
-    const expiredBeforeMs = Date.now() - this.#retentionMs + EXPIRY_MARGIN_MS;
+    const expiredBeforeMs = Date.now() - this.#contentsMs + EXPIRY_MARGIN_MS;
+    const kept = await this.#keptOf(account);
     return verifyChains(
       {
         account,
@@ -74,9 +81,8 @@ export class AuditVerifier {
         events: eventSource(clickhouse, account),
         registry: registrySource(clickhouse, account),
         differingRows: async () => {
-          const bounds = { expiredBeforeMs };
           return [
-            ...(await decisionsAgainstLog(clickhouse, account, bounds)),
+            ...(await decisionsAgainstLog(clickhouse, account, { expiredBeforeMs: decisionsFrom(kept) })),
             ...(await revisionsAgainstLog(clickhouse, account)),
           ];
         },
@@ -94,6 +100,7 @@ export class AuditVerifier {
         toMs: toMs === undefined ? Number.POSITIVE_INFINITY : toMs + 1,
         expiredBeforeMs,
         mayHaveExpired: timeOfId(account) < expiredBeforeMs,
+        mayBeGone: goneOf(kept),
         deadlineMs: performance.now() + budgetMs,
       },
     );
@@ -109,6 +116,18 @@ export class AuditVerifier {
     const before = await blockBefore(clickhouse, { account, chain, n: place });
     return before ?? { n: 0, hash: genesis(account, chain) };
   }
+}
+
+/** Which rows of events the retention may have taken: an agent is 16 bytes as a key. */
+function goneOf({ wholeFromMs, held }: KeptTimes): (atMs: number, agent: string) => boolean {
+  if (held.all) return () => false;
+  const heldAgents = new Set(held.agents.map((id) => keyOf(packId(id))));
+  return (atMs, agent) => atMs < wholeFromMs + EXPIRY_MARGIN_MS && !heldAgents.has(agent);
+}
+
+/** Decisions on events that arrived earlier need not be there. */
+function decisionsFrom({ othersFromMs, held }: KeptTimes): number {
+  return held.all || held.traces.length > 0 ? 0 : othersFromMs + EXPIRY_MARGIN_MS;
 }
 
 function present(...some: (Remembered | undefined)[]): Remembered[] {

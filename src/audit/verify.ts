@@ -46,8 +46,10 @@ type VerifyLimits = {
   fromMs: number;
   /** Up to here, not included; Infinity: all. */
   toMs: number;
-  /** What arrived before this is past the retention. */
+  /** Of what arrived before this the chain itself holds nothing any more. */
   expiredBeforeMs: number;
+  /** May the retention have taken the row of an agent's event that arrived then? */
+  mayBeGone: (atMs: number, agent: string) => boolean;
   /** May the account have anything that is? */
   mayHaveExpired: boolean;
   /** Monotonic ms; the registry may take as long again. */
@@ -130,8 +132,10 @@ class Verification {
     source: RowSource,
     range: { fromMs: number; toMs: number; deadlineMs: number },
   ): Ledger {
-    const expiredBeforeMs = source === this.#given.registry ? 0 : this.#limits.expiredBeforeMs;
-    return new Ledger({ cursors, source, expiredBeforeMs, faults: this.#faults, ...range });
+    const { expiredBeforeMs, mayBeGone } = this.#limits;
+    const expiry =
+      source === this.#given.registry ? { expiredBeforeMs: 0, mayBeGone: () => false } : { expiredBeforeMs, mayBeGone };
+    return new Ledger({ cursors, source, ...expiry, faults: this.#faults, ...range });
   }
 
   async #cursors(chains: readonly string[], fromMs: number): Promise<ChainCursor[]> {

@@ -4,12 +4,14 @@
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
 
 import { randomUUID } from 'node:crypto';
-import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
+import { EVENT_TYPES, PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
+import { type OwnRetention, RETENTION_DAYS_MAX } from '../../schemas/retention.ts';
 import { ServiceError } from '../common/errors.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
 import { refuseLostRegistry } from '../processes/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
+import { refuseOutside, retentionOf } from '../registry/account-retention.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
 import { type Command, type Context, UsageError, wholeNumber } from './context.ts';
@@ -34,6 +36,37 @@ export const accountLimit: Command = async (context) => {
     context.print(limit === null ? 'by the settings' : `${limit.per_second} a second, burst ${limit.burst}`);
   });
 };
+
+export const accountRetention: Command = async (context) => {
+  const name = context.args[0]!;
+  const own = retentionGiven(context);
+  await withRedis(context, async (given, config) => {
+    const accounts = new Accounts(given);
+    const account = await accountOf(given, name);
+    if (own !== null) asUsageOf(() => refuseOutside(own, config));
+    const after = await accounts.patch(account.id, { retention: own }, system());
+    context.print(JSON.stringify(retentionOf(after!, config)));
+  });
+};
+
+/** null: as the settings say. */
+function retentionGiven({ options }: Context): OwnRetention | null {
+  const { days, type, default: isDefault } = options;
+  const types = [type ?? []].flat() as string[];
+  const isSaid = days !== undefined || types.length > 0;
+  if ((isDefault === true) === isSaid) throw new UsageError('name --days, --type, or both; or say --default');
+  if (isDefault === true) return null;
+  const days_by_type = types.map((one) => {
+    const [of = '', n = ''] = one.split('=');
+    if (!(EVENT_TYPES as readonly string[]).includes(of))
+      throw new UsageError(`--type takes ${EVENT_TYPES.join(', ')} with its days: prompt=30`);
+    return [of, wholeNumber(n, `type ${of}=`, DAYS)];
+  });
+  return {
+    days: days === undefined ? null : wholeNumber(String(days), 'days', DAYS),
+    days_by_type: Object.fromEntries(days_by_type) as OwnRetention['days_by_type'],
+  };
+}
 
 export const accountList: Command = async (context) => {
   await withRedis(context, async (given) => {
@@ -87,13 +120,14 @@ export const keyRevoke: Command = async (context) => {
   });
 };
 
-async function accountOf(given: { redis: Commands; keys: Keys }, nameOrId: string): Promise<AccountRecord> {
+export async function accountOf(given: { redis: Commands; keys: Keys }, nameOrId: string): Promise<AccountRecord> {
   const account = await new Accounts(given).find(nameOrId);
   if (account !== null) return account;
   throw new UsageError(`there is no account "${nameOrId}"; "gatehouse account list" shows those that there are`);
 }
 
 /** The bounds of the settings that are in for it. */
+const DAYS = { min: 1, max: RETENTION_DAYS_MAX };
 const PER_SECOND = { min: 1, max: 1_000_000 };
 const BURST = { min: 1, max: 10_000_000 };
 
@@ -134,12 +168,20 @@ function permissionsOf(given: Context['options'][string]): Permission[] | null {
 }
 
 /** What does not go together is said in the words of the command line. */
-function asUsage(error: unknown): unknown {
+export function asUsage(error: unknown): unknown {
   if (!(error instanceof ServiceError) || error.code !== 'validation_failed') return error;
   const details = (error.details ?? []).map(({ path, message }) => `${path}: ${message}`);
   return new UsageError([error.message, ...details].join(' '));
 }
 
-function system(): { actor: string; requestId: string } {
+function asUsageOf(check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    throw asUsage(error);
+  }
+}
+
+export function system(): { actor: string; requestId: string } {
   return { actor: 'system', requestId: `cli-${randomUUID()}` };
 }

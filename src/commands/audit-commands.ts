@@ -21,7 +21,8 @@ import { AuditVerifier } from '../audit/verifier.ts';
 import { CHAIN_FLUSH_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Config } from '../process/config.ts';
-import { makeClickHouse } from '../processes/clients.ts';
+import { makeClickHouse, mostRetentionDays } from '../processes/clients.ts';
+import { keptNow } from '../registry/account-retention.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
 import { type Command, type Context, UsageError } from './context.ts';
@@ -61,13 +62,15 @@ export const auditVerify: Command = async (context) => {
     const settle = () => settled(barrier, account.id);
     const fromMs = givenTime(context.options['from']);
     await settle();
-    const verification = await new AuditVerifier({ ...stores, retentionDays: config.retentionDays }).verify(
-      account.id,
-      {
-        ...{ budgetMs: Number.POSITIVE_INFINITY, settle, fromMs },
-        ...(checkpoint === undefined ? {} : { checkpoint: rememberedOf(checkpoint) }),
-      },
-    );
+    const keptOf = keptNow(stores, config);
+    const verification = await new AuditVerifier({
+      ...stores,
+      retentionDays: mostRetentionDays(config),
+      keptOf,
+    }).verify(account.id, {
+      ...{ budgetMs: Number.POSITIVE_INFINITY, settle, fromMs },
+      ...(checkpoint === undefined ? {} : { checkpoint: rememberedOf(checkpoint) }),
+    });
     context.print(JSON.stringify({ account: account.id, name: account.name, ...verification }, null, 2));
     if (!verification.valid || verification.truncated) throw new AuditInvalid(sentence(verification));
   });

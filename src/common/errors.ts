@@ -43,6 +43,7 @@ export const ERRORS = {
   agent_inactive: { status: 409, when: 'what waits is to be approved, and its agent is switched off' },
   already_decided: { status: 409, when: 'the approval has been decided, by a person or by its timeout' },
   last_admin_key: { status: 409, when: 'the key to be revoked is the last admin key of the account' },
+  on_hold: { status: 409, when: 'the agent to be deleted is under a legal hold; `message` says which' },
   backtest_running: {
     status: 409,
     when: 'a backtest of the account waits or runs; `details` says which. It can be deleted',

@@ -19,6 +19,7 @@ export const ID_PREFIXES = {
   session: 'ses_',
   backtest: 'bkt_',
   view: 'viw_',
+  hold: 'hld_',
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

@@ -146,6 +146,8 @@ export const SHELL_WORD_FORMS_MAX = 64;
 export const SHELL_VALUE_CHARACTERS_MAX = 4 * KiB;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
+/** Legal holds: they are read with the account, and each is a condition of its queries where there are old rows. */
+export const HOLDS_MAX = 100;
 /** Saved views: 200 KB of Redis at most, and more than a menu is read to the end. */
 export const VIEWS_MAX = 100;
 /**

@@ -20,6 +20,7 @@ import type { SpansIntake } from '../ingest/spans-intake.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { SPANS_BYTES_MAX } from '../otlp/span-groups.ts';
 import type { Config } from '../process/config.ts';
+import type { RetentionSettings } from '../registry/account-retention.ts';
 import type { Accounts } from '../registry/accounts.ts';
 import type { Agents } from '../registry/agents.ts';
 import type { Alerts } from '../registry/alerts.ts';
@@ -28,6 +29,7 @@ import type { ApprovalWaits } from '../registry/approval-waits.ts';
 import type { Approvals } from '../registry/approvals.ts';
 import type { Backtests } from '../registry/backtests.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
+import type { Holds } from '../registry/holds.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { NewAgents } from '../registry/new-agents.ts';
 import type { Policies } from '../registry/policies.ts';
@@ -76,6 +78,7 @@ export type Parts = {
     approvals: Approvals;
     sessions: Sessions;
     views: Views;
+    holds: Holds;
   };
   authenticator: Pick<Authenticator, 'principalOf'>;
   limiter: Pick<RequestLimiter, 'admit'>;
@@ -92,6 +95,8 @@ export type Parts = {
   metrics: Pick<Metrics, 'text'>;
   /** The limit of keys whose account has no other. */
   requestLimit: RequestLimit;
+  /** What accounts may set, and where they have set nothing. */
+  retention: RetentionSettings;
   health: Health;
   /** Aborted: the process was asked to end, and is to get no more traffic. */
   leaving: Pick<AbortSignal, 'aborted'>;

@@ -12,6 +12,7 @@ import { decisionPointRoutes } from './handlers/decision-points/decision-point-r
 import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';
+import { holdRoutes } from './handlers/hold-routes.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { overviewRoutes } from './handlers/overview.ts';
 import { policyRevisionRoutes } from './handlers/policy-revision-routes.ts';
@@ -53,6 +54,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...apiKeyRoutes,
     ...sessionRoutes,
     ...viewRoutes,
+    ...holdRoutes,
     ...accountRoutes,
     ...streamRoutes,
     ...healthRoutes,

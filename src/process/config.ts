@@ -7,6 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
+import { RETENTION_DAYS_MAX } from '../../schemas/retention.ts';
 import { isSentinelAddress } from '../common/sentinel-address.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { type AddressKind, complaintOf, secretsOf } from './addresses.ts';
@@ -25,8 +26,6 @@ type Setting = {
 const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
 const text = (options: Type.TStringOptions = {}) => Type.String(options);
 const MiB = 1024 * 1024;
-/** ClickHouse reckons expiry in 32-bit seconds, which end in 2106: with 36,500 days rows expired at once. */
-const RETENTION_DAYS_MAX = 20_000;
 /** All headers of a request; admission counts them, too (src/http/reading/head.ts). */
 const HEAD_BYTES_MAX = 16 * 1024;
 
@@ -60,7 +59,9 @@ export const SETTINGS = {
   clickhouseCluster: { env: 'GATEHOUSE_CLICKHOUSE_CLUSTER', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), default: undefined, description: 'Cluster name: migrations then make `Replicated…` tables `ON CLUSTER`' },
   clickhouseMemoryBytes: { env: 'GATEHOUSE_CLICKHOUSE_MEMORY_BYTES', schema: integer(512 * MiB, Number.MAX_SAFE_INTEGER), default: undefined, description: 'Memory ceiling of the embedded engine. Default: 45 % of the memory that there is, 512 MiB at least and 4 GiB at most' },
   queryTimeoutSeconds: { env: 'GATEHOUSE_QUERY_TIMEOUT_SECONDS', schema: integer(1, 600), default: '15', description: 'A ClickHouse query that runs longer is stopped' },
-  retentionDays: { env: 'GATEHOUSE_RETENTION_DAYS', schema: integer(1, RETENTION_DAYS_MAX), default: '365', description: 'Events and their audit records expire this long after they arrived' },
+  retentionDays: { env: 'GATEHOUSE_RETENTION_DAYS', schema: integer(1, RETENTION_DAYS_MAX), default: '365', description: 'Whole days for which events and what hangs on them are kept after they arrived, where the account has set no other' },
+  retentionMinDays: { env: 'GATEHOUSE_RETENTION_MIN_DAYS', schema: integer(1, RETENTION_DAYS_MAX), default: '1', description: 'Fewest days that an account can set' },
+  retentionMaxDays: { env: 'GATEHOUSE_RETENTION_MAX_DAYS', schema: integer(1, RETENTION_DAYS_MAX), default: undefined, description: 'Most days that an account can set. Default: GATEHOUSE_RETENTION_DAYS' },
   partitions: { env: 'GATEHOUSE_PARTITIONS', schema: integer(1, 256), default: '8', description: 'Event streams; choose once, before the first event' },
   backlogEntriesMax: { env: 'GATEHOUSE_BACKLOG_ENTRIES_MAX', schema: integer(100, 100_000_000), default: '200000', description: 'Entries waiting in one stream above which event writes get 503' },
   backlogBytesMax: { env: 'GATEHOUSE_BACKLOG_BYTES_MAX', schema: integer(1 * MiB, Number.MAX_SAFE_INTEGER), default: String(1024 * MiB), description: 'Bytes of Redis memory in use above which event writes get 503; at most 70 % of its maxmemory is used in any case' },
@@ -108,7 +109,16 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
 }
 
 /** Settings that are sound each, and not together. */
-function refuseUnfit({ redisUrl = '', redisCluster, redisTlsCa, redisTlsCert, redisTlsKey }: Config): void {
+function refuseUnfit(config: Config): void {
+  refuseUnfitRedis(config);
+  const { retentionDays: days, retentionMinDays: least, retentionMaxDays: most = days } = config;
+  if (least > days || most < days)
+    throw new ConfigError(
+      `GATEHOUSE_RETENTION_DAYS: ${days} is not from GATEHOUSE_RETENTION_MIN_DAYS (${least}) to GATEHOUSE_RETENTION_MAX_DAYS (${most})`,
+    );
+}
+
+function refuseUnfitRedis({ redisUrl = '', redisCluster, redisTlsCa, redisTlsCert, redisTlsKey }: Config): void {
   const nodes = redisUrl.split(',').map((one) => one.trim());
   if (redisCluster && isSentinelAddress(redisUrl))
     throw new ConfigError(

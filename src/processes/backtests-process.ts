@@ -10,6 +10,7 @@ import { BACKTEST_QUERY_SECONDS, BACKTEST_STORED_MS_MAX } from '../common/limits
 import { BACKTESTS_NICE, lowerPriority } from '../embedded/process-priority.ts';
 import { DependencyGauges } from '../metrics/dependency-gauges.ts';
 import type { Part } from '../process/lifecycle.ts';
+import { keptNow } from '../registry/account-retention.ts';
 import { Agents } from '../registry/agents.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { REGISTRY_MISSING } from '../registry/presence.ts';
@@ -30,11 +31,12 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
   lowerPriority(process.pid, BACKTESTS_NICE);
   const redis = makeCommands(config);
   const keys = makeKeys(config);
-  const clickhouse = makeClickHouse({ ...config, queryTimeoutSeconds: BACKTEST_QUERY_SECONDS });
+  const keptOf = keptNow({ redis, keys }, config);
+  const clickhouse = makeClickHouse({ ...config, queryTimeoutSeconds: BACKTEST_QUERY_SECONDS }, { keptOf });
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse });
   const agents = new Agents({ redis, keys });
   const worker = new BacktestWorker({
-    ...{ redis, keys, clickhouse, metrics, retentionDays: config.retentionDays, now: Date.now },
+    ...{ redis, keys, clickhouse, metrics, keptOf, now: Date.now },
     log: log.child({ part: 'backtests' }),
     processName: config.processName,
     whenStored: whenStored({ redis, keys }),

@@ -77,6 +77,13 @@ const COMMANDS: Record<string, Entry> = {
     options: { 'per-second': { type: 'string' }, burst: { type: 'string' }, default: { type: 'boolean' } },
     run: async (context) => (await import('../commands/account-commands.ts')).accountLimit(context),
   },
+  'account retention': {
+    usage: 'account retention NAME --days N [--type TYPE=N]… | --default',
+    words: ['NAME'],
+    help: 'set for how many days events of an account are kept, all or by type, or go by the settings again',
+    options: { days: { type: 'string' }, type: { type: 'string', multiple: true }, default: { type: 'boolean' } },
+    run: async (context) => (await import('../commands/account-commands.ts')).accountRetention(context),
+  },
   'account list': {
     usage: 'account list',
     help: 'show the accounts, a JSON line each',
@@ -88,6 +95,30 @@ const COMMANDS: Record<string, Entry> = {
     help: 'delete an account with its keys, agents, policies and alerts, and all that is kept of its agents',
     options: { yes: { type: 'boolean' } },
     run: async (context) => (await import('../commands/account-commands.ts')).accountDelete(context),
+  },
+  'hold create': {
+    usage: 'hold create [--account NAME] [--agent ID | --trace ID] --reason TEXT',
+    help: 'keep an account (default), one of its agents or a trace whatever its age: a legal hold',
+    options: {
+      account: { type: 'string' },
+      agent: { type: 'string' },
+      trace: { type: 'string' },
+      reason: { type: 'string' },
+    },
+    run: async (context) => (await import('../commands/hold-commands.ts')).holdCreate(context),
+  },
+  'hold list': {
+    usage: 'hold list [--account NAME]',
+    help: 'show the holds of an account (default), a JSON line each',
+    options: { account: { type: 'string' } },
+    run: async (context) => (await import('../commands/hold-commands.ts')).holdList(context),
+  },
+  'hold release': {
+    usage: 'hold release HOLD_ID [--account NAME]',
+    words: ['the id of a hold'],
+    help: 'let what was held go by its age again',
+    options: { account: { type: 'string' } },
+    run: async (context) => (await import('../commands/hold-commands.ts')).holdRelease(context),
   },
   'key list': {
     usage: 'key list [--account NAME]',

@@ -5,6 +5,7 @@
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
 import { readFileSync } from 'node:fs';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import type { KeptOf } from '../../clickhouse/kept-reads.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { registryRevisions } from '../../clickhouse/queries/registry-revisions.ts';
 import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
@@ -40,11 +41,11 @@ export function makeKeys(config: Config): Keys {
   return new Keys({ prefix: config.redisPrefix, partitions: config.partitions });
 }
 
-/** `fair`: for what is asked in the name of accounts. */
-export function makeClickHouse(config: Config, fair?: FairQueue): ClickHouse {
+/** `fair`, `keptOf`: for what is asked in the name of accounts. */
+export function makeClickHouse(config: Config, asked: { fair?: FairQueue; keptOf?: KeptOf } = {}): ClickHouse {
   const { clickhouseUrl: url, clickhouseDatabase: database, queryTimeoutSeconds } = config;
   if (url === undefined) throw new AddressMissing('GATEHOUSE_CLICKHOUSE_URL is not set');
-  return new ClickHouse({ url, database, queryTimeoutSeconds, ...(fair && { fair }) });
+  return new ClickHouse({ url, database, queryTimeoutSeconds, ...asked });
 }
 
 /** For commands that must not be sent twice. */
@@ -243,10 +244,16 @@ export async function migrateTables(
   await clickhouseReady(config, { waitMs: STORES_READY_MS_MAX, say });
   const clickhouse = makeClickHouse(config);
   try {
-    const { clickhouseCluster: cluster, retentionDays, partitions, redisPrefix: prefix } = config;
+    const { clickhouseCluster: cluster, partitions, redisPrefix: prefix } = config;
     const installation = { id, partitions, prefix };
+    const retentionDays = mostRetentionDays(config);
     return await migrate(clickhouse, { retentionDays, installation, ...(cluster === undefined ? {} : { cluster }) });
   } finally {
     await clickhouse.close();
   }
+}
+
+/** Of all accounts. */
+export function mostRetentionDays({ retentionDays, retentionMaxDays }: Config): number {
+  return retentionMaxDays ?? retentionDays;
 }

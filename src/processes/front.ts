@@ -8,6 +8,7 @@
 
 import os from 'node:os';
 import type { ClickHouse } from '../../clickhouse/client.ts';
+import type { KeptOf } from '../../clickhouse/kept-reads.ts';
 import { decidedEvents } from '../../clickhouse/queries/decided-events.ts';
 import { storedEvents } from '../../clickhouse/queries/get-event.ts';
 import { getPolicyRevision } from '../../clickhouse/queries/policy-revisions.ts';
@@ -45,6 +46,7 @@ import type { PolicyWork } from '../policy/policy-work.ts';
 import { Counters } from '../policy/quotas/counters.ts';
 import type { Config } from '../process/config.ts';
 import { type Part, periodicPart } from '../process/lifecycle.ts';
+import { keptOf as keptOfAccount } from '../registry/account-retention.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { Agents } from '../registry/agents.ts';
 import { Alerts, type TargetRules } from '../registry/alerts.ts';
@@ -56,6 +58,7 @@ import { Backtests, type FetchRevision } from '../registry/backtests.ts';
 import { RegistryCache } from '../registry/cache.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { Deliveries } from '../registry/deliveries.ts';
+import { Holds } from '../registry/holds.ts';
 import { NewAgents } from '../registry/new-agents.ts';
 import { Policies } from '../registry/policies.ts';
 import { PolicyDeclarations } from '../registry/policy-declaration.ts';
@@ -83,6 +86,7 @@ import {
   makeKeys,
   makeRedisWatch,
   makeWriter,
+  mostRetentionDays,
   redisAddress,
 } from './clients.ts';
 import type { WorkerContext } from './worker-process.ts';
@@ -115,7 +119,8 @@ export async function frontParts({
   const keys = makeKeys(config);
   const writer = makeWriter(config);
   const redis = makeCommands(config);
-  const clickhouse = makeClickHouse(config, new FairQueue(READS));
+  const keptOf = async (account: string) => keptOfAccount((await cache.account(account)) ?? {}, config, Date.now());
+  const clickhouse = makeClickHouse(config, { fair: new FairQueue(READS), keptOf });
   const usage = usageCounts(config, metrics);
   const cache = new RegistryCache({ address: redisAddress(config), keys, onPolicies: usage.policiesAre });
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse }, () => cache.forgetAll());
@@ -148,7 +153,7 @@ export async function frontParts({
     ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, codecsFor(buffers)),
     spans: makeSpansIntake({ clickhouse, cache, backlog, judging, registry, notes, metrics }),
     ...{ registry, approvalWaits, clickhouse, barrier },
-    ...auditParts({ redis, keys, clickhouse }, config),
+    ...auditParts({ redis, keys, clickhouse }, config, keptOf),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
     backlogFull: () => backlog.full(),
     limiter: makeLimiter({ redis, keys }, config, limitSignals),
@@ -156,6 +161,7 @@ export async function frontParts({
     leaving,
     refusal: (writes) => watch.refusal(writes) ?? (writes ? refusalOf(link.room) : undefined),
     requestLimit: requestLimit(config),
+    retention: config,
     metrics,
     log: log.child({ part: 'http' }),
   });
@@ -354,6 +360,7 @@ function makeRegistry(
     apiKeys: new ApiKeys(store),
     sessions: new Sessions(store),
     views: new Views(store),
+    holds: new Holds(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),
   };
 }
@@ -407,9 +414,9 @@ function countAccepted(metrics: Metrics, usage: UsageCounts): IngestParts['onAcc
   };
 }
 
-function auditParts(stores: Stores, { retentionDays, dataDir }: Config) {
+function auditParts(stores: Stores, config: Config, keptOf: KeptOf) {
   return {
-    audit: new AuditVerifier({ ...stores, retentionDays }),
-    checkpoints: new Checkpoints({ ...stores, dataDir }),
+    audit: new AuditVerifier({ ...stores, retentionDays: mostRetentionDays(config), keptOf }),
+    checkpoints: new Checkpoints({ ...stores, dataDir: config.dataDir }),
   };
 }

@@ -62,6 +62,7 @@ export async function pipelinesParts({
     metrics,
     log: log.child({ part: 'pipelines' }),
     lingerMs: config.storeLingerMs,
+    retention: config,
     processName: config.processName,
     onEnqueued: (lanes) => deliveries.wake(lanes),
     removeMails: (deliveryIds) => removeMails(outboxFolderOf(config), deliveryIds),

@@ -261,6 +261,8 @@ export class Keys {
   historyMissing = () => `{${this.prefix}g}:history-missing`;
   /** String, epoch ms: when Redis last got the command to rewrite its append-only file, for erasures. */
   fileRewrite = () => `{${this.prefix}g}:file-rewrite`;
+  /** String, epoch ms: when nothing that is past the retention was left. */
+  retentionApplied = () => `{${this.prefix}g}:retention-applied`;
   /** String, JSON: id and partitions of the installation that this Redis belongs to. */
   installation = () => `{${this.prefix}g}:installation`;
   /** String, ISO time: the registry was founded, whole. Written last. */

@@ -15,6 +15,7 @@ import { ApiKeys } from './api-keys.ts';
 import { auditLog } from './audit.ts';
 import { Backtests } from './backtests.ts';
 import { AGAIN, answering, below, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import { onHold } from './holds.ts';
 import { Policies } from './policies.ts';
 import type { Actor } from './principal.ts';
 import { Views } from './views.ts';
@@ -24,11 +25,13 @@ type Removed = { keys: number; agents: number; policies: number; alerts: number 
 
 const PAGE = 100;
 
-/** Throws ServiceError validation_failed for the account that every start makes again, unavailable. */
+/** Throws ServiceError validation_failed for the account that every start makes again, on_hold, unavailable. */
 export async function removeAccount(store: RegistryStore, account: AccountRecord, actor: Actor): Promise<Removed> {
   if (account.name === DEFAULT_NAME)
     throw new ServiceError('validation_failed', `The account ${DEFAULT_NAME} is made again by every start; it stays.`);
   const { id } = account;
+  const [held] = account.holds ?? [];
+  if (held !== undefined) throw onHold(held);
   const parts = {
     keys: new ApiKeys(store),
     agents: new Agents(store),

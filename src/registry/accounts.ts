@@ -5,7 +5,9 @@
 // Invariant: a name leads to one account, an account is made once however many processes start at once, and its first
 // key's text is known to the one caller that made it.
 import type { Account, AccountPatch } from '../../schemas/account.ts';
+import type { Hold } from '../../schemas/hold.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
+import type { OwnRetention } from '../../schemas/retention.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { ID_PREFIXES, isId, mintId } from '../common/ids.ts';
@@ -27,6 +29,10 @@ export type AccountRecord = {
   request_limit: { per_second: number; burst: number } | null;
   /** Seconds for which its agents may be silent; null: the default. */
   agent_down_seconds: number | null;
+  /** Lacking or null: as the operator says. */
+  retention?: OwnRetention | null;
+  /** What is kept whatever its age; lacking: nothing. */
+  holds?: Hold[];
   created_at: string;
   updated_at: string;
 };
@@ -136,9 +142,11 @@ export class Accounts {
     });
   }
 
-  /** What an account's admins may set themselves. null: no such account. */
+  /** What an account's admins may set themselves; its days are checked before. null: no such account. */
   async patch(id: string, body: AccountPatch, actor: Actor): Promise<Account | null> {
-    const after = await this.#change(id, body, actor);
+    const { retention, ...rest } = body;
+    const own = retention && { days: retention.days ?? null, days_by_type: retention.days_by_type ?? {} };
+    const after = await this.#change(id, { ...rest, ...(own !== undefined && { retention: own }) }, actor);
     return after === null ? null : shown(after);
   }
 
@@ -277,13 +285,15 @@ function hasEnded({ expires_at: until }: ApiKeyRecord, nowMs: number): boolean {
 }
 
 /** As the API and the audit log show it: the limit's numbers are fields of their own. */
-function shown({ id, name, request_limit, agent_down_seconds, created_at, updated_at }: AccountRecord): Account {
+function shown(record: AccountRecord): Account {
+  const { id, name, request_limit, agent_down_seconds, retention, created_at, updated_at } = record;
   return {
     id,
     name,
     agent_down_seconds,
     requests_per_second: request_limit?.per_second ?? null,
     requests_burst: request_limit?.burst ?? null,
+    retention: retention ?? null,
     created_at,
     updated_at,
   };

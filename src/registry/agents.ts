@@ -18,6 +18,7 @@ import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import type { Keys } from '../redis/keys.ts';
+import type { AccountRecord } from './accounts.ts';
 import { inactiveWrites } from './active-policies.ts';
 import { type ApiKeyRecord, dropIndex, orphanDetails, revocationWrites } from './api-keys.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
@@ -34,6 +35,7 @@ import {
   type RegistryStore,
 } from './commit.ts';
 import { type Erasure, erasureReport } from './erasures.ts';
+import { holdOn, onHold } from './holds.ts';
 import { type Listed, type NamedFilter, type Page, pageOf, placeOf } from './lists.ts';
 import { type Actor, isWithin } from './principal.ts';
 
@@ -140,13 +142,24 @@ export class Agents {
     return inRounds(async () => {
       const text = await this.#text(account, id);
       if (text === null) return false;
+      const keeping = await this.#notHeld(account, id);
       const change = await this.#removal(account, JSON.parse(text) as AgentRecord, text, actor);
       if (change === AGAIN) return AGAIN;
-      const { refused } = await commit(this.#store, change);
+      const { refused } = await commit(this.#store, { ...change, guards: [...change.guards, ...keeping] });
       if (refused !== undefined) return AGAIN;
       for (const key of change.revoked) await dropIndex(this.#store, key);
       return true;
     });
+  }
+
+  /** Guards against a hold that is made meanwhile. Throws ServiceError on_hold. */
+  async #notHeld(account: string, id: string): Promise<Guard[]> {
+    const hash = this.#keys.accounts(this.#keys.shardOf(account));
+    const text = await this.#store.redis.hget(hash, account);
+    if (text === null) return [];
+    const held = holdOn((JSON.parse(text) as AccountRecord).holds ?? [], id);
+    if (held !== undefined) throw onHold(held);
+    return [is('account', ['hget', hash, account], text)];
   }
 
   /** How far the erasure of a deleted agent has come. null: none was deleted, or long ago. */

@@ -50,6 +50,7 @@ export class RegistryCache {
   readonly #principals = new KeyedCache<Principal>(KEY_CACHE_MAX);
   /** By the SHA-256 of what the cookie holds. */
   readonly #sessions = new KeyedCache<SignedIn>(KEY_CACHE_MAX);
+  readonly #accounts = new KeyedCache<AccountRecord>(KEY_CACHE_MAX);
   readonly #agents = new KeyedCache<CachedAgent>(AGENT_CACHE_MAX);
   readonly #rules = new KeyedCache<RuleSet>(RULE_CACHE_MAX);
   readonly #names = new Map<string, Names>();
@@ -115,6 +116,20 @@ export class RegistryCache {
   /** Epoch ms of a session's last use on any front; 0: unknown. */
   async sessionUse(account: string, id: string): Promise<number> {
     return Number((await this.#read(() => this.#redis.hget(this.#keys.sessionUses(account), id))) ?? 0);
+  }
+
+  /** null: there is no such account (any more). */
+  account(id: string): AccountRecord | null | Promise<AccountRecord | null> {
+    const known = this.#accounts.get(id);
+    if (known !== undefined) return known;
+    return this.#accounts.load(id, async (dependsOn) => {
+      const accounts = this.#keys.accounts(this.#keys.shardOf(id));
+      dependsOn(accounts);
+      this.#use(id);
+      const text = await this.#read(() => this.#reads.hget(accounts, id));
+      if (text === null) await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(id)));
+      return text === null ? null : (JSON.parse(text) as AccountRecord);
+    });
   }
 
   /** null: no such agent in this account. */
@@ -295,6 +310,7 @@ export class RegistryCache {
     const end = key.slice(key.lastIndexOf(':') + 1);
     this.#principals.invalidate(this.#keys.apiKeyIndex(end) === key ? end : key);
     this.#sessions.invalidate(this.#keys.sessionIndex(end) === key ? end : key);
+    this.#accounts.invalidate(key);
     this.#agents.invalidate(key);
     this.#rules.invalidate(key);
   }
@@ -325,6 +341,7 @@ export class RegistryCache {
     this.#revisions.delete(shard);
     this.#principals.invalidate(this.#keys.accounts(shard));
     this.#sessions.invalidate(this.#keys.accounts(shard));
+    this.#accounts.invalidate(this.#keys.accounts(shard));
     this.#agents.invalidatePrefix(tag);
     this.#rules.invalidatePrefix(tag);
   }
@@ -333,6 +350,7 @@ export class RegistryCache {
     this.#revisions.clear();
     this.#principals.clear();
     this.#sessions.clear();
+    this.#accounts.clear();
     this.#agents.clear();
     this.#rules.clear();
   }

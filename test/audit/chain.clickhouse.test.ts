@@ -6,7 +6,9 @@ import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { chainPage, insertBlocks } from '../../clickhouse/queries/chain-blocks.ts';
 import { storedRows } from '../../pipelines/store/stored-rows.ts';
+import { AuditVerifier } from '../../src/audit/verifier.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { keptNow } from '../../src/registry/account-retention.ts';
 import { startPipelines } from '../pipelines/harness.ts';
 import type { VictimOptions } from '../pipelines/victim.ts';
 import { makeEvent } from '../streams/harness.ts';
@@ -167,6 +169,36 @@ t.test('a row slipped in beside a chain is reported', async (t) => {
   const slipped = makeEvent({ account, agent }, { received_at: Date.now() - 1_800_000 });
   await world.clickhouse.insertEvents(await storedRows([slipped.row]), 'slipped');
   t.match(await world.verify(account), { valid: false, first_invalid: { kind: 'added' } });
+});
+
+t.test('a row that the retention may have taken is no fault, one of an agent that is held is', async (t) => {
+  const world = await makeAuditWorld(t, servers);
+  await startPipelines(t, world);
+  const { clickhouse, redis, keys } = world;
+  const account = newAccount();
+  const [agent, held] = [await newAgent(world, account, 'of old'), await newAgent(world, account, 'held')];
+  const old = Date.now() - 40 * 24 * 3_600_000;
+  for (const one of [agent, held]) await submit(world, { account, agent: one }, [{ received_at: old }, {}]);
+  await settle(world, account);
+  const hold = { id: 'hld_1', reason: 'a case', agent_id: held, trace_id: null, created_at: '', created_by: 'system' };
+  await redis.hset(keys.accounts(keys.shardOf(account)), account, JSON.stringify({ id: account, holds: [hold] }));
+  const verifier = new AuditVerifier({
+    ...{ ...world, retentionDays: 100 },
+    keptOf: keptNow(world, { retentionDays: 30, retentionMinDays: 1, retentionMaxDays: 100 }),
+  });
+  const verify = () => verifier.verify(account, { budgetMs: 60_000, settle: async () => true });
+  t.match(await verify(), { valid: true, entries: 6, intact: 6, expired: 0 }, 'what is there is compared');
+  const drop = (one: string) =>
+    clickhouse.command(
+      `ALTER TABLE events DELETE WHERE agent_id = '${one}' AND received_at < now() - INTERVAL 1 DAY`,
+      {},
+      { mutations_sync: '2' },
+    );
+  await drop(agent);
+  t.match(await verify(), { valid: true, entries: 6, intact: 5, expired: 1 });
+  t.match(await world.verify(account), { valid: false, faults: 1 }, 'were it kept for longer, it would be missing');
+  await drop(held);
+  t.match(await verify(), { valid: false, faults: 1, first_invalid: { kind: 'missing' } });
 });
 
 t.test('the contents of old blocks of events expire, those of the registry never do', async (t) => {

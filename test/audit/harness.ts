@@ -6,6 +6,7 @@ import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { AuditVerifier, type VerifyOptions } from '../../src/audit/verifier.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
+import { keptNow } from '../../src/registry/account-retention.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { makeWorld, type World } from '../pipelines/harness.ts';
@@ -13,6 +14,7 @@ import { appendOf, type EventOptions, makeEvent, silent } from '../streams/harne
 
 export const ACTOR = { actor: 'key:key_1', requestId: 'test' };
 const BUDGET_MS = 60_000;
+const RETENTION = { retentionDays: 3_650, retentionMinDays: 1 };
 
 export type AuditWorld = World & {
   agents: Agents;
@@ -24,7 +26,7 @@ export type AuditWorld = World & {
 
 export async function makeAuditWorld(t: Test, servers: Parameters<typeof makeWorld>[1]): Promise<AuditWorld> {
   const world = await makeWorld(t, servers);
-  const verifier = new AuditVerifier({ ...world, retentionDays: 3_650 });
+  const verifier = new AuditVerifier({ ...world, retentionDays: 3_650, keptOf: keptNow(world, RETENTION) });
   const barrier = new ReadBarrier({ ...world, waitMs: 60_000 });
   const { keys } = world;
   const flusher = new ChainFlusher({ ...world, log: silent, metrics: new Metrics({ processName: 'test' }) });

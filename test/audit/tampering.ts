@@ -195,6 +195,7 @@ export function verifyTrail(
       toMs: Number.POSITIVE_INFINITY,
       expiredBeforeMs: expiredBeforeMs ?? 0,
       mayHaveExpired: expiredBeforeMs !== undefined,
+      mayBeGone: () => false,
       deadlineMs: Number.POSITIVE_INFINITY,
     },
   );

@@ -41,14 +41,24 @@ t.test('on the engine', async (t) => {
     );
   });
 
-  t.test('a changed retention reaches the tables', async (t) => {
+  t.test('every TTL that a table has is that of the retention, before and after it changes', async (t) => {
     const clickhouse = makeDatabase();
-    await migrate(clickhouse, RETENTION);
+    // As a version has left it whose tables had TTLs of their own.
+    await migrate(clickhouse, { ...RETENTION, migrations: readMigrations().slice(0, 15) });
+    const ttls = async () => {
+      const tables = await clickhouse.query<{ name: string; sql: string }>(
+        "SELECT name, create_table_query AS sql FROM system.tables WHERE database = currentDatabase() AND match(sql, ' TTL ')",
+      );
+      return tables.flatMap(({ name, sql }) =>
+        [...sql.matchAll(/ TTL \(?(\w+) \+ toIntervalDay\((\d+)\)/g)].map(
+          ([, column, days]) => `${name} ${column} ${days}`,
+        ),
+      );
+    };
+    const of = (days: number) => Array(3).fill(`audit_chain last_at ${days}`);
+    t.same(await ttls(), of(365), 'rows are deleted by the pipelines, which know accounts and holds');
     await migrate(clickhouse, { retentionDays: 30 });
-    const tables = await clickhouse.query<{ sql: string }>(
-      "SELECT create_table_query AS sql FROM system.tables WHERE database = currentDatabase() AND name IN ('events', 'anomalies')",
-    );
-    for (const { sql } of tables) t.match(sql, /toIntervalDay\(30\)/);
+    t.same(await ttls(), of(30));
     t.same(await migrate(clickhouse, { retentionDays: 30 }), []);
   });
 

@@ -260,6 +260,13 @@ t.test('views: saved, listed, deleted (the whole story: views.path.test.ts)', as
   t.equal((await api.delete(`/v1/views/${made.json.id}`)).status, 204);
 });
 
+t.test('holds: made, listed, released (the whole story: retention.path.test.ts)', async (t) => {
+  const made = await api.post('/v1/holds', { reason: 'a case', trace_id: unique('held') });
+  t.match(made, { status: 201, json: { reason: 'a case', agent_id: null } });
+  t.match((await api.get('/v1/holds')).json, { items: [made.json], total: 1 });
+  t.equal((await api.delete(`/v1/holds/${made.json.id}`)).status, 204);
+});
+
 t.test('policies are tried on an event: nothing is recorded, and no counter moves', async (t) => {
   const { id: agentId } = await newAgent();
   const block = { type: 'block_action', conditions: { tool: 'pay' }, actions: ['block'] };

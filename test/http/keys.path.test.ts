@@ -199,6 +199,13 @@ const ASKS: Record<string, Ask> = {
       return { name: json.id };
     },
   },
+  // Of an agent that is not there: none of those that others ask for may be held.
+  'POST /v1/holds': { body: () => ({ reason: 'a case', agent_id: mintId('agent', 1) }) },
+  'GET /v1/holds': {},
+  'DELETE /v1/holds/{id}': {
+    path: '/v1/holds/:name',
+    made: async () => ({ name: (await api.post('/v1/holds', { reason: 'a case', trace_id: unique('held') })).json.id }),
+  },
   'POST /v1/alerts': { body: ({ agent }) => ({ name: unique('alert'), agent_id: agent, ...hook }) },
   'GET /v1/alerts': {},
   'GET /v1/alerts/{id}': { path: '/v1/alerts/:alert' },

@@ -95,7 +95,8 @@ t.test('keys are asked for everywhere but where operators look, and for the desc
     t.equal(said['x-required-scope'], needs === null ? undefined : SCOPE_OF[needs]);
     t.equal(said['x-required-permission'], needs === null || needs === 'admin' || needs === 'any' ? undefined : needs);
     if (needs === null || needs === 'any') continue;
-    const isAdmins = /^\/v1\/(api-keys|sessions)/.test(path) || (path === '/v1/account' && method !== 'GET');
+    const isAdmins =
+      /^\/v1\/(api-keys|sessions)/.test(path) || (/^\/v1\/(account|holds)/.test(path) && method !== 'GET');
     const isRead = method === 'GET' || path === '/v1/audit-logs/compare';
     const wanted = isAdmins ? 'admin' : isRead ? 'read' : 'write';
     t.equal(SCOPE_OF[needs], wanted, `${method} ${path}`);

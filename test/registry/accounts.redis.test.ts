@@ -13,7 +13,15 @@ t.test('a setting is set, taken back and audited', async (t) => {
   const { account } = await accounts.create('acme', actor);
   const { id, name, created_at, updated_at } = account;
   const none = { requests_per_second: null, requests_burst: null };
-  t.same(await accounts.get(id), { id, name, agent_down_seconds: null, ...none, created_at, updated_at });
+  t.same(await accounts.get(id), {
+    id,
+    name,
+    agent_down_seconds: null,
+    retention: null,
+    ...none,
+    created_at,
+    updated_at,
+  });
   t.match(await accounts.patch(id, { agent_down_seconds: 60 }, actor), { agent_down_seconds: 60 });
   const entries = (await journalOf(store, id)).length;
   t.match(await accounts.patch(id, { agent_down_seconds: 60 }, actor), { agent_down_seconds: 60 });

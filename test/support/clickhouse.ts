@@ -8,13 +8,15 @@ import os from 'node:os';
 import path from 'node:path';
 import type { Test } from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
+import type { KeptOf } from '../../clickhouse/kept-reads.ts';
 import { EVENT_COLUMNS, type RowValues } from '../../schemas/event-row.ts';
 import type { ClickHouseServerOptions } from '../../src/chdb-server/clickhouse-server.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { searchTextOf } from '../../src/common/search/payload-words.ts';
 import { assetPath } from '../../src/process/assets.ts';
 
-export type TestClickHouse = { url: string; makeDatabase(options?: { queryTimeoutSeconds?: number }): ClickHouse };
+export type TestClickHouse = { url: string; makeDatabase(options?: DatabaseOptions): ClickHouse };
+type DatabaseOptions = { queryTimeoutSeconds?: number; keptOf?: KeptOf };
 
 let databases = 0;
 
@@ -28,11 +30,12 @@ const QUERY_SECONDS = 60;
 export async function startClickHouse(t: Test): Promise<TestClickHouse> {
   const given = process.env.GATEHOUSE_TEST_CLICKHOUSE_URL ?? process.env.GATEHOUSE_TEST_ENGINE_URL;
   const url = given ?? (await ownEngine(t));
-  const makeDatabase = ({ queryTimeoutSeconds = QUERY_SECONDS } = {}) => {
+  const makeDatabase = ({ queryTimeoutSeconds = QUERY_SECONDS, ...asked }: DatabaseOptions = {}) => {
     const clickhouse = new ClickHouse({
       url,
       database: `test_${process.pid}_${Date.now().toString(36)}_${++databases}`,
       queryTimeoutSeconds,
+      ...asked,
     });
     t.teardown(async () => {
       if (given !== undefined)

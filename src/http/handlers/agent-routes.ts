@@ -140,8 +140,9 @@ export const agentRoutes: Route[] = [
       tag: 'Agents',
       summary: 'Delete an agent and all that is kept of it',
       description:
-        'Irreversible: its events, anomalies, agent-scoped policies and audit records go; the id is never used again. `GET /v1/erasures/{agent_id}` says when each store is clean of it: all within 85 minutes.',
+        'Irreversible: its events, anomalies, agent-scoped policies and audit records go; the id is never used again. `GET /v1/erasures/{agent_id}` says when each store is clean of it: all within 85 minutes. Not while it is under a legal hold.',
       answers: { 204: { description: 'Deleted' } },
+      errors: ['on_hold'],
     },
     async handle({ account, params, actor }, { registry }) {
       if (!(await registry.agents.remove(account, agentId(params[0]!), actor))) throw notFound('agent');

@@ -116,6 +116,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   'api-keys': ['key', 'the API key'],
   sessions: ['ses', 'the session'],
   views: ['viw', 'the view'],
+  holds: ['hld', 'the hold'],
   erasures: ['agt', 'the agent that was deleted'],
 };
 

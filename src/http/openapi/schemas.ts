@@ -82,6 +82,7 @@ import {
   TraceWithEvents,
 } from '../../../schemas/event.ts';
 import { Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
+import { Hold, HoldCreate } from '../../../schemas/hold.ts';
 import { ConditionHeld, ConditionUnmet } from '../../../schemas/match-detail.ts';
 import {
   NotifiedAlert,
@@ -126,6 +127,7 @@ import {
   PolicyPatchByType,
 } from '../../../schemas/policy-types.ts';
 import { ReadyPolicies, ReadyPolicy } from '../../../schemas/ready-policy.ts';
+import { RetentionInForce, RetentionPatch } from '../../../schemas/retention.ts';
 import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
 import { ShadowReport } from '../../../schemas/shadow-report.ts';
@@ -218,7 +220,9 @@ const NOTIFICATIONS: Record<string, Named> = Object.fromEntries(
 const NAMED: Record<string, Named> = {
   ...SETS,
   Account: of('The account and its settings.', AccountInForce),
-  AccountPatch: of('What to change of the account.', AccountPatch),
+  AccountPatch: of('What to change of the account; at least one field.', AccountPatch),
+  Retention: of('How long what is stored is kept.', RetentionPatch),
+  RetentionInForce: of('How long what is stored is kept, in force.', RetentionInForce),
   Agent: of('A registered record that stands for one AI system.', Agent),
   AgentCreate: taken('An agent to register.', AgentCreate),
   AgentPatch: taken('What to change of an agent; at least one field.', AgentPatch),
@@ -305,6 +309,9 @@ const NAMED: Record<string, Named> = {
   AlertCreated: of('The new alert; for a webhook with its signing secret.', AlertCreated),
   AlertPatch: taken('What to change of an alert; at least one field.', AlertPatch),
   AlertPage: of('A page of alerts.', page(Alert)),
+  Hold: of('What is kept whatever its age: the account, an agent or a trace.', Hold),
+  HoldCreate: taken('A hold to make.', HoldCreate),
+  HoldPage: of('A page of holds.', page(Hold)),
   SavedView: of('A list of the dashboard with its filters, saved under a name.', SavedView),
   ViewCreate: taken('A view to save.', ViewCreate),
   SavedViewPage: of('A page of saved views.', page(SavedView)),
