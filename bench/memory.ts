@@ -20,7 +20,7 @@ const CONNECTIONS = 32;
 const BACKLOG_BYTES = 512 * MB;
 const EVERY_SECONDS = 5;
 /** Between two lines of progress, in readings. */
-const READINGS_TOLD = 12;
+const READINGS_SHOWN = 12;
 
 export async function memory(options: { seconds: number }): Promise<boolean> {
   const machine = beginLine('memory');
@@ -56,7 +56,7 @@ async function loaded(service: BenchService, agents: readonly string[], seconds:
   const stop = new AbortController();
   let told = 0;
   const onReading = ({ second, front, redis }: Memory) => {
-    if (told++ % READINGS_TOLD !== 0) return;
+    if (told++ % READINGS_SHOWN !== 0) return;
     progress(
       `${Math.round(second)} of ${seconds} s: front ${Math.round(front / MB)} MB, Redis ${Math.round(redis / MB)} MB`,
     );

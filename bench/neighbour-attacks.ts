@@ -28,10 +28,10 @@ type Attacking = { end: () => Promise<Counts> };
 
 function begin({ url, key, agent }: Target, attack: Attack): Attacking {
   if (attack.hold !== undefined) {
-    const letGo = attack.hold(url, key, agent);
+    const release = attack.hold(url, key, agent);
     return {
       end: async () => {
-        letGo();
+        release();
         return { served: 0, refused: 0 };
       },
     };

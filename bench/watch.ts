@@ -67,7 +67,7 @@ async function measure(redis: Commands, count: number): Promise<boolean> {
     nodeCpuMsPerSecond: round(cost.nodeMs / MEASURED_SECONDS),
     redisCpuMsPerSecond: round(cost.redisMs / MEASURED_SECONDS),
     slowestTickMs: round(cost.slowestMs),
-    toldOnce: new Set(after.map(({ id }) => id)).size === after.length,
+    notifiedOnce: new Set(after.map(({ id }) => id)).size === after.length,
     fellSilent: half.length,
     told: fresh.length,
     latestSeconds: round(latest),
@@ -75,7 +75,7 @@ async function measure(redis: Commands, count: number): Promise<boolean> {
   };
   process.stdout.write(`${JSON.stringify(result)}\n`);
   return (
-    result.toldOnce &&
+    result.notifiedOnce &&
     before.length === count - half.length &&
     fresh.length === half.length &&
     latest <= LATE_SECONDS_MAX

@@ -5,7 +5,7 @@ import Type from 'typebox';
 import { BACKTEST_OUTCOMES, BACKTEST_STATUSES, EVENT_TYPES, OUTCOMES, UNKNOWN_REASONS } from './closed-sets.ts';
 import { PAGE_FIELDS, RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
-import { CONDITIONS_TOLD_MAX, ConditionUnmet, MatchDetail } from './match-detail.ts';
+import { CONDITIONS_SHOWN_MAX, ConditionUnmet, MatchDetail } from './match-detail.ts';
 import { Policy, PolicyCreate } from './policy.ts';
 import { PolicyDraft } from './policy-evaluation.ts';
 
@@ -109,8 +109,8 @@ export const BacktestSample = Type.Object({
   ),
   unmet: Type.Optional(
     about(
-      Type.Array(ConditionUnmet, { maxItems: CONDITIONS_TOLD_MAX }),
-      `Where it does not match: conditions that do not hold, at most ${CONDITIONS_TOLD_MAX}. Left out elsewhere, and of a rate limit that is not over.`,
+      Type.Array(ConditionUnmet, { maxItems: CONDITIONS_SHOWN_MAX }),
+      `Where it does not match: conditions that do not hold, at most ${CONDITIONS_SHOWN_MAX}. Left out elsewhere, and of a rate limit that is not over.`,
     ),
   ),
   unknown: Type.Optional(

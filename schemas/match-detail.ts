@@ -76,11 +76,11 @@ export const ConditionUnmet = Type.Object(
 export type ConditionUnmet = Type.Static<typeof ConditionUnmet>;
 
 /** Conditions that a match names, and those that all matches of an event name: they must fit into its row. */
-export const CONDITIONS_TOLD_MAX = 20;
+export const CONDITIONS_SHOWN_MAX = 20;
 export const CONDITIONS_OF_EVENT_MAX = 4_000;
 
 const conditions = (description: string) =>
-  Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_TOLD_MAX }), description));
+  Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_SHOWN_MAX }), description));
 const reason = Type.Optional(
   about(
     Type.Enum(['budget', 'expression_error', 'not_a_number', 'not_json', 'error']),

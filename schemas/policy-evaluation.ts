@@ -5,7 +5,7 @@ import { EVALUATION_RESULTS } from './closed-sets.ts';
 import { Name } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { PolicyResult, Submission } from './event.ts';
-import { CONDITIONS_TOLD_MAX, ConditionUnmet } from './match-detail.ts';
+import { CONDITIONS_SHOWN_MAX, ConditionUnmet } from './match-detail.ts';
 import { PolicyCreate } from './policy.ts';
 
 /** Policies that one evaluation may bring: each is compiled for it. */
@@ -70,8 +70,8 @@ export const JudgedPolicy = Type.Object({
   ),
   unmet: Type.Optional(
     about(
-      Type.Array(ConditionUnmet, { maxItems: CONDITIONS_TOLD_MAX }),
-      `Of one that did not match: the conditions that did not hold, at most ${CONDITIONS_TOLD_MAX}. Left out of the others.`,
+      Type.Array(ConditionUnmet, { maxItems: CONDITIONS_SHOWN_MAX }),
+      `Of one that did not match: the conditions that did not hold, at most ${CONDITIONS_SHOWN_MAX}. Left out of the others.`,
     ),
   ),
 });

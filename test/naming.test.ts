@@ -29,6 +29,8 @@ const RETIRED: [RegExp, string][] = [
   [/\bparked\b|\bparks?\b|\bparking\b/i, 'dead-lettered'],
   [/\btwins?\b/i, 'concurrent duplicate'],
   [/\bSurroundings\b|\bsentenceOf\b/, 'worker context, user-facing message'],
+  [/\btype Asked\b|\b(limitTold|toldOfEvents|tellRoom|tellSummar\w+)\b/, 'the request or check that it is; notified'],
+  [/\b(setApart|apartBy|onApart|makeSound|letGo|DoorOptions)\b/, 'offload, validate, release'],
 ];
 
 test('words that were replaced stay away', (t) => {

@@ -91,10 +91,10 @@ export async function histogramOf(
       move(made[at]!.counts, final, n);
   }
   const { values, other } = frequent ?? mostFrequent(made, max);
-  const told = new Set(values.map(([value]) => value));
+  const listed = new Set(values.map(([value]) => value));
   for (const { counts } of made)
-    for (const [value, n] of [...counts]) if (n === 0 || !told.has(value)) counts.delete(value);
-  return { bucketMs, values: [...told], hasOther: other > 0, buckets: made };
+    for (const [value, n] of [...counts]) if (n === 0 || !listed.has(value)) counts.delete(value);
+  return { bucketMs, values: [...listed], hasOther: other > 0, buckets: made };
 }
 
 /**

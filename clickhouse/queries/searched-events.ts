@@ -21,13 +21,13 @@ type Window = { from?: number | undefined; to?: number | undefined };
 /** What stands behind FROM, a text a kind of parts; the rows of all of them are disjoint. */
 export type EventsFrom = { sources: string[]; params: QueryParams };
 type Sources = { of(more: string, slice?: Window): EventsFrom };
-type Asked = Window & { account: string };
+type SearchedRange = Window & { account: string };
 
 /** `where` may get further conditions before `of` is called. */
 export async function sourcesOf(
   clickhouse: ClickHouse,
   where: QueryConditions,
-  { search, asked }: { search: PayloadCondition | undefined; asked: Asked },
+  { search, asked }: { search: PayloadCondition | undefined; asked: SearchedRange },
 ): Promise<Sources> {
   if (search === undefined)
     return { of: (more) => ({ sources: [`events WHERE ${where.sql} AND ${more}`], params: {} }) };
@@ -53,7 +53,7 @@ export async function sourcesOf(
 }
 
 /** Names of parts that hold none of what is asked for. */
-function passedBy(parts: readonly EventsPart[], { account, from = -Infinity, to = Infinity }: Asked): string[] {
+function passedBy(parts: readonly EventsPart[], { account, from = -Infinity, to = Infinity }: SearchedRange): string[] {
   return parts
     .filter(({ holds }) => {
       if (holds === undefined) return false;

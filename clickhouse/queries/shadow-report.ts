@@ -11,7 +11,7 @@ import type { ClickHouse } from '../client.ts';
 import { type Excluded, QueryConditions } from './conditions.ts';
 
 /** `from`, `to`: epoch ms, inclusive; `since`: verdicts of earlier revisions are not counted. */
-type Asked = Excluded & {
+type ReportQuery = Excluded & {
   policyId: string;
   shadowOf: string | undefined;
   since: number;
@@ -63,7 +63,7 @@ const COUNTS = [
 /** A number would be extracted as its digits. */
 const TOOL = `if(JSONType(payload, 'tool') = 'String', substringUTF8(JSONExtractString(payload, 'tool'), 1, ${TOOL_CHARACTERS}), '')`;
 
-export async function shadowReport(clickhouse: ClickHouse, account: string, asked: Asked): Promise<Found> {
+export async function shadowReport(clickhouse: ClickHouse, account: string, asked: ReportQuery): Promise<Found> {
   const { policyId, shadowOf, since, from, to, excludeAgents, signal } = asked;
   const { sql, params } = new QueryConditions(account)
     .between('received_at', from, to)

@@ -16,7 +16,7 @@ const KEYS_MAX = 100_000;
 const READING_MS = 10_000;
 
 /** `place`: of the event in the trace, from 0. */
-type Asked = { id: string; place: number; payload: string; type: string };
+type ReadRequest = { id: string; place: number; payload: string; type: string };
 
 export class ConversationReader {
   /** Raised whenever something was read, for what shows it. */
@@ -26,7 +26,7 @@ export class ConversationReader {
   readonly #read = new Map<string, Conversation | null>();
   /** The first place at which a message was said. */
   readonly #saidAt = new Map<string, number>();
-  readonly #waiting: Asked[] = [];
+  readonly #waiting: ReadRequest[] = [];
   #worker: Worker | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -35,7 +35,7 @@ export class ConversationReader {
     return this.#read.get(id);
   }
 
-  ask(asked: Asked): void {
+  ask(asked: ReadRequest): void {
     if (this.#read.has(asked.id) || this.#waiting.some(({ id }) => id === asked.id)) return;
     this.#waiting.push(asked);
     if (this.#waiting.length === 1) this.#next();

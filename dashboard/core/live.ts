@@ -109,7 +109,7 @@ function takeTurns(name: string, run: () => Promise<void>): void {
 export async function lead(ask: string, signal: AbortSignal, send: Send): Promise<void> {
   let last = '';
   for (let tries = 0; !signal.aborted; tries++) {
-    let toldMs = 0;
+    let retryAfterMs = 0;
     const isResumed = last !== '';
     const attempt = new AbortController();
     const quiet = { timer: 0 };
@@ -133,14 +133,14 @@ export async function lead(ask: string, signal: AbortSignal, send: Send): Promis
         }
       }
     } catch (error) {
-      if (error instanceof ApiError) toldMs = error.retryAfterMs;
+      if (error instanceof ApiError) retryAfterMs = error.retryAfterMs;
       if (error instanceof ApiError && error.status === 400) last = ''; // it is not known there
     } finally {
       clearTimeout(quiet.timer);
     }
     if (signal.aborted) return;
     send({ topic: 'away', row: true });
-    const pauseMs = Math.max(toldMs, Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** tries));
+    const pauseMs = Math.max(retryAfterMs, Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** tries));
     // Not all browsers at once when the service is back.
     await pause(pauseMs * (0.75 + Math.random() / 2), signal);
   }

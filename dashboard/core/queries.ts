@@ -90,12 +90,12 @@ type ReadOptions<T> = {
 const AGAIN_MS = 1_500;
 const AGAIN_MAX = 20;
 
-type Asked<Data> = { state: { data?: Data | undefined; dataUpdateCount: number } };
+type QueryState<Data> = { state: { data?: Data | undefined; dataUpdateCount: number } };
 
 type Every<Data> = number | ((data: Data) => number | undefined) | undefined;
 
 function askedAgain<Data>(everyMs: Every<Data>, isWhole: (data: Data) => boolean) {
-  return ({ state: { data, dataUpdateCount } }: Asked<Data>): number | false => {
+  return ({ state: { data, dataUpdateCount } }: QueryState<Data>): number | false => {
     if (typeof everyMs === 'number') return everyMs;
     if (data === undefined) return false;
     return everyMs?.(data) ?? (!isWhole(data) && dataUpdateCount < AGAIN_MAX && AGAIN_MS);

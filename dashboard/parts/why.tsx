@@ -37,7 +37,7 @@ export type MatchDetail = {
 };
 
 /** What a policy asks for. */
-type Asked = Pick<WholePolicy, 'conditions'>;
+type PolicyConditions = Pick<WholePolicy, 'conditions'>;
 
 /** Pointers into the payload that matches name. */
 export function placesOf({ policy_result: { matches } }: Pick<WholeEvent, 'policy_result'>): string[] {
@@ -169,7 +169,7 @@ export function Match({
 }
 
 /** What held, and where. `policy`: what it asks for, where that is known. */
-export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: Asked | undefined }) {
+export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: PolicyConditions | undefined }) {
   const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
   return (
     <ul>
@@ -229,13 +229,13 @@ const FAILED: Record<string, string> = {
 };
 
 /** What stands at a key of the conditions, as it was written. */
-function termOf(policy: Asked, ...keys: string[]): string | undefined {
+function termOf(policy: PolicyConditions, ...keys: string[]): string | undefined {
   const layout = layOut(policy.conditions.text);
   const line = lineAt(layout, keys.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join(''));
   return line < 0 ? undefined : valueAt(layout, line);
 }
 
-function Held({ held, policy }: { held: ConditionHeld; policy: Asked | undefined }) {
+function Held({ held, policy }: { held: ConditionHeld; policy: PolicyConditions | undefined }) {
   const asked = policy === undefined ? undefined : termOf(policy, held.condition);
   const operand =
     policy === undefined || held.operator === undefined

@@ -240,7 +240,7 @@ export class Dispatcher {
         limit === undefined ||
         (await oncePerWindow.run(
           redis,
-          [keys.rateLimitTold(account, limit.counter)],
+          [keys.rateLimitSignalled(account, limit.counter)],
           [signal.id, Math.max(1, Math.ceil(limit.windowMs))],
         )) === 1;
       if (isFirst) firsts.add(placed);

@@ -26,14 +26,14 @@ import { close, type Window } from './throttle.ts';
 const ENDS_PER_LOOK = 100;
 
 /** Returns the lanes, as `<account>/<lane>`, in which a summary is due now. */
-export async function tellSummaries(store: RegistryStore & { log: Log }, now: number): Promise<string[]> {
+export async function notifySummaries(store: RegistryStore & { log: Log }, now: number): Promise<string[]> {
   const { redis, keys, log } = store;
   const shards = await dueMembers(redis, keys.ofShards(keys.throttleEnds), { now, max: ENDS_PER_LOOK });
   const lanes: string[] = [];
   for (const name of shards.flat()) {
     const [account, alert] = name.split('/') as [string, string];
     try {
-      const record = await tellSummary(store, { account, alert, now });
+      const record = await notifySummary(store, { account, alert, now });
       if (record !== null) lanes.push(laneName(account, record.lane));
     } catch (err) {
       // One window that cannot be notified now must not delay the others, nor the retries that are due.
@@ -43,7 +43,7 @@ export async function tellSummaries(store: RegistryStore & { log: Log }, now: nu
   return lanes;
 }
 
-function tellSummary(
+function notifySummary(
   store: RegistryStore,
   { account, alert: id, now }: { account: string; alert: string; now: number },
 ): Promise<DeliveryRecord | null> {

@@ -33,7 +33,7 @@ import { QueueGauges } from './gauges.ts';
 import { linkOf } from './link.ts';
 import { type Claim, Results } from './results.ts';
 import { Breakers, hostOf } from './schedule.ts';
-import { tellSummaries } from './summaries.ts';
+import { notifySummaries } from './summaries.ts';
 
 // At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a
 // result that comes after its claim has run out is dropped: the worker that has claimed it since writes its own.
@@ -161,7 +161,7 @@ export class DeliveryWorker implements Part {
 
   async #look(): Promise<void> {
     const now = await this.#now();
-    const summaries = await tellSummaries(this.#options, now);
+    const summaries = await notifySummaries(this.#options, now);
     this.wake([...summaries, ...(await this.#dueLanes(now))]);
     await Promise.all(this.#filling);
     await this.#gauges.look(now);

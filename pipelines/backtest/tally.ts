@@ -124,8 +124,8 @@ export class Tally {
   result(more: Pick<BacktestResult, 'kept_from' | 'is_complete'>): BacktestResult {
     const changed = PAIRS.reduce((sum, pair, i) => sum + (isChange(pair) ? this.#all[i]! : 0), 0);
     const [agents, tools] = [linesOf(this.#groups.agents), linesOf(this.#groups.tools)];
-    const unknown: BacktestResult['unknown'] = [...this.#unknown].map(([reason, events]) => told(reason, events));
-    if (more.kept_from !== null) unknown.push(told('past_retention', null));
+    const unknown: BacktestResult['unknown'] = [...this.#unknown].map(([reason, events]) => unknownOf(reason, events));
+    if (more.kept_from !== null) unknown.push(unknownOf('past_retention', null));
     const days = [...this.#groups.days].sort(([a], [b]) => (a < b ? -1 : 1));
     return {
       ...{ events: this.#events, matched: this.#matched, changed, outcomes: outcomesOf(this.#all) },
@@ -233,6 +233,6 @@ function sampleOf(
   };
 }
 
-function told(reason: UnknownReason, events: number | null): BacktestResult['unknown'][number] {
+function unknownOf(reason: UnknownReason, events: number | null): BacktestResult['unknown'][number] {
   return { reason, events, message: MESSAGES[reason] };
 }

@@ -207,9 +207,9 @@ function revisionTable(changes: readonly Change[]): Table {
  */
 function revisionOf({ audit, at }: JournalEntry, id: string, record: Policy | null) {
   const log = audit.find((one) => one.resource_type === 'policy' && one.resource_id === id);
-  const { revision: told, before, after, restored_from, agent_id: agent } = (log?.details ?? {}) as RevisionDetails;
-  if (record === null && (log?.action !== 'policy.deleted' || told === undefined)) return undefined;
-  const revision = record === null ? told! : record.revision;
+  const { revision: recorded, before, after, restored_from, agent_id: agent } = (log?.details ?? {}) as RevisionDetails;
+  if (record === null && (log?.action !== 'policy.deleted' || recorded === undefined)) return undefined;
+  const revision = record === null ? recorded! : record.revision;
   return {
     revision,
     agent_id: (record === null ? agent : record.agent_id) ?? '',

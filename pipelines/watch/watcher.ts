@@ -7,7 +7,8 @@
 //   settle   what was notified, and when each is checked next                                          watch-settle.lua
 // Invariants: one silence has one signal id, in every process and every try; no agent is declared down for a time in
 // which we did not watch or took no events in: how long both have continued without a gap is in Redis (`watch`,
-// `openDoors`). Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
+// `ingestHeartbeat`). Killed between signal and settle: the same signal again, which the alert pipeline knows by its
+// id.
 // Redis away: the tick fails and is tried a second later; past WATCH_GAP_MS every silence is counted again.
 
 import type { Signal } from '../../schemas/signal.ts';

@@ -119,7 +119,7 @@ export class WorkerHub {
   }
 
   /** To all workers, or to one that has become ready. */
-  tellRoom(room: Room, peers: readonly Peer[] = this.#peers()): void {
+  reportRoom(room: Room, peers: readonly Peer[] = this.#peers()): void {
     for (const peer of peers) peer.send({ kind: 'room', room } satisfies ToWorker);
   }
 

@@ -97,11 +97,11 @@ export class Supervisor {
       peers: () => this.#workers,
       own: () => options.metrics.collect(),
       onBehind: (ms) => this.#priority.heard(ms),
-      onReady: (peer) => this.#hub.tellRoom(this.#room.room, [peer]),
+      onReady: (peer) => this.#hub.reportRoom(this.#room.room, [peer]),
     });
     this.#room = new DiskRoom({
       folder: this.#state.file('redis'),
-      onChange: (room) => this.#hub.tellRoom(room),
+      onChange: (room) => this.#hub.reportRoom(room),
       onExhausted: () => this.#replaceClickHouse(),
       log: options.log,
     });

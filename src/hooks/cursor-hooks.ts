@@ -27,7 +27,7 @@ import {
 
 const allowed = { permission: 'allow' };
 const denied = (reason: string) => ({ permission: 'deny', user_message: reason, agent_message: reason });
-const told = (reason: string) => ({ additional_context: reason });
+const contextOf = (reason: string) => ({ additional_context: reason });
 const spoken = (reason: string) => ({ status: 2, stdout: reason }) as const;
 
 /** What each hook says of the conversation. */
@@ -93,7 +93,7 @@ const EVENTS: Record<string, EventForm> = {
   postToolUse: {
     read: (hook) => ofTool(hook, ['tool_output']),
     isAfter: true,
-    denied: told,
+    denied: contextOf,
   },
   postToolUseFailure: { read: (hook) => ofTool(hook, []), isAfter: true },
   afterMCPExecution: { read: (hook) => ofTool(hook, ['result_json']), isAfter: true },

@@ -25,7 +25,7 @@ export type ExchangeHost = {
   draining: boolean;
   readonly inFlight: InFlight<Exchange>;
   /** What was taken in hand is done elsewhere, before the exchange is over. */
-  onApart: (taken: Admitted) => void;
+  onOffloaded: (taken: Admitted) => void;
   /** Called once per exchange; status 0: the client left before its answer. */
   onDone: (exchange: Exchange, status: number) => void;
   /** Answers whose bodies come in parts, while they do. */
@@ -139,8 +139,8 @@ export class Exchange {
   }
 
   /** What was taken in hand is done elsewhere. */
-  setApart(): void {
-    if (this.taken !== undefined) this.#host.onApart(this.taken);
+  offloaded(): void {
+    if (this.taken !== undefined) this.#host.onOffloaded(this.taken);
     this.taken = undefined;
   }
 

@@ -196,7 +196,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
    * Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed, other_session; not_found
    * for an agent that a bound key may not know.
    */
-  makeSound(bytes: Buffer): void {
+  validate(bytes: Buffer): void {
     const { route, validator, query, isAudited } = this.entry;
     if (isAudited) {
       this.callerAddress = this.addressOfCaller();
@@ -210,7 +210,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     this.body = validator === undefined ? text : readJson(validator, route, text);
     if (this.idempotencyKey !== undefined && validator !== undefined)
       this.idempotency = fingerprint(this.idempotencyKey, text);
-    if (this.isBound) this.#keepTo(this.principal.agentId!);
+    if (this.isBound) this.#restrictToAgent(this.principal.agentId!);
   }
 
   /** Before the first wait, or while the client is there. */
@@ -219,7 +219,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.#callers.callerOf(this.#peer, this.head.forwardedFor);
   }
 
-  #keepTo(agent: string): void {
+  #restrictToAgent(agent: string): void {
     const { route, query } = this.entry;
     if (route.bound === 'path' && this.params[0] !== agent) throw notFound('agent');
     if (route.bound !== 'query') return;
@@ -231,16 +231,16 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   accepted({ body, contentType, release }: Answer): void {
     const type = contentType === undefined ? NO_TYPE : { contentType };
     this.exchange.send({ status: this.entry.successStatus, body, onSent: release, ...type });
-    this.letGo();
+    this.releaseBody();
   }
 
   refused(error: unknown): void {
     this.exchange.fail(error);
-    this.letGo();
+    this.releaseBody();
   }
 
-  setApart(): void {
-    this.exchange.setApart();
+  offloaded(): void {
+    this.exchange.offloaded();
   }
 
   get isGone(): boolean {
@@ -252,7 +252,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   /** The body is no longer read. */
-  letGo(): void {
+  releaseBody(): void {
     this.reader?.release();
     this.inflated?.release();
     this.inflated = undefined;

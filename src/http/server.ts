@@ -29,7 +29,7 @@ import { LoadShedding, type ShedReason } from './admission/load-shedding.ts';
 import { requestCounter } from './admission/request-counts.ts';
 import { RequestLog } from './admission/request-log.ts';
 import { SubmissionScheduler } from './admission/submission-scheduler.ts';
-import { type Asked, Pages, redirectTo } from './answers/pages.ts';
+import { type PageRequest, Pages, redirectTo } from './answers/pages.ts';
 import { type Exchange, type ExchangeHost, errorBody, OWN_JSON, safe } from './exchange.ts';
 import { mintRequestId } from './reading/head.ts';
 import { BodyInflater } from './reading/inflate-body.ts';
@@ -107,7 +107,7 @@ export class Server {
       draining: false,
       inFlight: new InFlight(),
       bodies: new Set(),
-      onApart: (taken) => shedding.release(taken, false),
+      onOffloaded: (taken) => shedding.release(taken, false),
       onDone: (exchange, status) => {
         const nowMs = performance.now();
         this.#lastRequestMs = nowMs;
@@ -208,7 +208,7 @@ export class Server {
   }
 
   #registerPages(pages: Pages): void {
-    const answers: Record<string, (asked: Asked, name: string) => Reply> = {
+    const answers: Record<string, (asked: PageRequest, name: string) => Reply> = {
       '/': () => redirectTo('ui/'),
       '/ui': () => redirectTo('ui/'),
       '/ui/': (asked) => pages.shell(asked),

@@ -42,7 +42,7 @@ export type Caller = {
   accepted(answer: Answer): void;
   refused(error: unknown): void;
   /** Called where the submission leaves the loop that answers: it is no measure of how far that is behind. */
-  setApart(): void;
+  offloaded(): void;
   /** Has the client left? Then nothing is recorded that has not been sent to Redis. */
   readonly isGone: boolean;
   /** Called once the append waits, with the callback for a client that leaves. */
@@ -74,7 +74,7 @@ export type IngestParts = {
   /** By what shadows are judged; of accounts that have some. */
   shadow: ShadowParts;
   /** Where what takes long is judged, and how much is not long. Left out: everything is judged here, to its end. */
-  apart?: Apart;
+  offload?: Offload;
   /**
    * Called while events are judged, after every few milliseconds of work. Left out: they are judged without a pause.
    */
@@ -89,7 +89,7 @@ export type ShadowParts = {
 };
 /** The sums over shadows and events: how often each verdict was given, and why some were not. */
 export type ShadowSums = { said: [ShadowVerdict, number][]; skipped: [ShadowSkip, number][] };
-type Apart = {
+type Offload = {
   worker: { submit(submission: ToJudge, caller: Caller): Promise<void> };
   allowances: Pick<Allowances, 'begin'>;
   /** A codec reads larger bodies there alone. */

@@ -112,11 +112,11 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   /** false: it is too large to be read on the loop that answers. */
   #readBody(): boolean {
-    const { apart, clock, eventBytesMax } = this.#parts;
+    const { offload, clock, eventBytesMax } = this.#parts;
     this.#readAt = clock.now();
     const nowMs = Math.floor(this.#readAt);
     for (const codec of this.#codecs) {
-      if (apart !== undefined && this.#request.body.length > apart.bytesMax[codec.name]) continue;
+      if (offload !== undefined && this.#request.body.length > offload.bytesMax[codec.name]) continue;
       this.#body = codec.decode(this.#request, { rules: this.#rules, nowMs, eventBytesMax });
       if (this.#body !== undefined) return true;
     }
@@ -152,14 +152,14 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   #judge(): void {
-    const { apart, pause } = this.#parts;
+    const { offload, pause } = this.#parts;
     if (pause !== undefined) {
       this.#judgeWithPauses(pause).catch((error: unknown) => this.refused(error));
       return;
     }
     const body = this.#body!;
     const allowance =
-      this.#rules.size === 0 ? undefined : apart?.allowances.begin(this.#request.account, performance.now());
+      this.#rules.size === 0 ? undefined : offload?.allowances.begin(this.#request.account, performance.now());
     for (let i = 0; i < body.elements; i++)
       this.#judgements.push(atOnce(body.judging(i, this.#agent, this.#rules, allowance)));
     this.#shadows = this.#shadowsToJudge();
@@ -288,10 +288,10 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   /** Nothing of the submission is left: it begins again in the judging thread. */
   #leave(): void {
-    const { apart, backlog } = this.#parts;
-    this.#caller.setApart();
+    const { offload, backlog } = this.#parts;
+    this.#caller.offloaded();
     if (backlog.full()) this.#caller.refused(backlogFull());
-    else void apart!.worker.submit({ request: this.#request, agent: this.#agent, rules: this.#rules }, this.#caller);
+    else void offload!.worker.submit({ request: this.#request, agent: this.#agent, rules: this.#rules }, this.#caller);
   }
 
   #onceKey(key: string): OnceKey {

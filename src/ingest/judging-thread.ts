@@ -200,7 +200,7 @@ async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
 function callerOf(id: number, accepted: Caller['accepted'], refused: Caller['refused']): Caller {
   const nothing = () => undefined;
   return {
-    ...{ accepted, refused, setApart: nothing, whenGone: nothing },
+    ...{ accepted, refused, offloaded: nothing, whenGone: nothing },
     get isGone() {
       return works.get(id)?.isLeft === true;
     },

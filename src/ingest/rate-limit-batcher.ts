@@ -33,7 +33,7 @@ export type QuotaWaiter = {
 /** `bucket`: where the permits are counted. */
 type Answer = QuotaGrant & { bucket: number };
 type Waiting = { answers: Answer[]; index: number; permits: number };
-type Asked = {
+type PendingCheck = {
   requests: readonly QuotaRequest[];
   counters: readonly Counter[];
   answers: Answer[];
@@ -75,7 +75,7 @@ export class RateLimitBatcher {
   #known = new Map<string, Counter>();
   /** Counters to ask in this tick, and the waiters of their requests. */
   #due: Counter[] = [];
-  #asked: Asked[] = [];
+  #asked: PendingCheck[] = [];
   /** Memo of the last counter: most events share it, and building its name costs more than comparing these. */
   #lastCheck: CounterRef | undefined;
   #lastAgent = '';
@@ -234,7 +234,7 @@ function share(waiting: readonly Waiting[], { granted, atMs, freeInMs, bucket }:
 }
 
 /** The permits that one limit counted for events that another one blocks. */
-function notUsed({ requests, counters, answers }: Asked): CounterCheck[] {
+function notUsed({ requests, counters, answers }: PendingCheck): CounterCheck[] {
   if (requests.length < 2) return [];
   // Of each run, how many of its events all limits that block let pass.
   const passing = new Map<number, number>();

@@ -21,7 +21,7 @@ import type { Judged } from './resolve-quotas.ts';
 
 type Parts = { shadow: ShadowParts; request: IngestRequest; shadows: Shadows; nowMs: number };
 /** Permits for neighbours of one judgement. */
-type Asked = { check: RateCheck; permits: number; run: number; places: [event: number, limit: number][] };
+type ShadowCheck = { check: RateCheck; permits: number; run: number; places: [event: number, limit: number][] };
 
 export class ShadowJudging {
   readonly #parts: Parts;
@@ -111,7 +111,7 @@ export class ShadowJudging {
       this.#parts.shadow.onJudged({ said: [...said], skipped: [...this.#skipped] });
   }
 
-  #toAsk(judged: readonly (Judged | null)[]): Asked[] {
+  #toAsk(judged: readonly (Judged | null)[]): ShadowCheck[] {
     try {
       return this.#asked(judged);
     } catch {
@@ -120,9 +120,9 @@ export class ShadowJudging {
     }
   }
 
-  #asked(judged: readonly (Judged | null)[]): Asked[] {
-    const asked: Asked[] = [];
-    const lastOf = new Map<string, Asked>();
+  #asked(judged: readonly (Judged | null)[]): ShadowCheck[] {
+    const asked: ShadowCheck[] = [];
+    const lastOf = new Map<string, ShadowCheck>();
     for (const [event, judgement] of this.#judgements.entries()) {
       const decision = judged[event]?.decision;
       if (decision === undefined) continue;
@@ -142,7 +142,7 @@ export class ShadowJudging {
 
   #decided(
     judged: readonly (Judged | null)[],
-    asked: readonly Asked[],
+    asked: readonly ShadowCheck[],
     grants: readonly (QuotaGrant | undefined)[],
   ): void {
     try {

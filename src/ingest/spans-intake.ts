@@ -40,7 +40,7 @@ export class SpansIntake {
   }
 
   submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): void {
-    caller.setApart();
+    caller.offloaded();
     this.#submit(spans, actor, caller).then(
       (outcome) => {
         const { form, signal = 'traces' } = spans;

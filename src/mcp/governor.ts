@@ -28,7 +28,7 @@ type ToolVerdict = {
   isUnavailable: boolean;
   redacted: Readonly<Record<string, string>>;
 };
-type Asked = { type: 'tool_call' | 'custom'; payload: Record<string, unknown>; trace: string };
+type GuardedEvent = { type: 'tool_call' | 'custom'; payload: Record<string, unknown>; trace: string };
 
 /** A page has so many tools at most; a model that reads as many has no room for anything else. */
 const TOOLS_MAX = 1_000;
@@ -66,7 +66,7 @@ export class Governor {
     return this.#tasks.get(id) ?? { tool: this.nameOf('a task'), callId: id };
   }
 
-  async judge({ type, payload, trace }: Asked): Promise<ToolVerdict> {
+  async judge({ type, payload, trace }: GuardedEvent): Promise<ToolVerdict> {
     try {
       const decision = await this.options.gatehouse.decide({ type, payload, traceId: trace });
       const { allowed, outcome, reason, redacted = {} } = decision;

@@ -135,7 +135,7 @@ export class McpExchange {
       const onward = id && this.failed(id, `the server's answer cannot be read: ${message.why}`);
       return onward === undefined ? {} : { onward };
     }
-    if (message.kind !== 'answer') return this.#toldByServer(message);
+    if (message.kind !== 'answer') return this.#fromServer(message);
     const waiting = this.#waitingFor(message.id, isAlone);
     if (waiting === undefined && (message.id === undefined || message.id.key === 'null')) {
       const call = { tool: this.#governor.nameOf('an unknown call'), callId: '' };
@@ -281,7 +281,7 @@ export class McpExchange {
   }
 
   /** What the server says of tasks without being asked is an answer to their calls; all else passes. */
-  async #toldByServer(message: McpMessage): Promise<Routed> {
+  async #fromServer(message: McpMessage): Promise<Routed> {
     if (!message.method.startsWith('notifications/tasks')) return { onward: message.text };
     const task = stringAt(message.text, message.params.get('taskId')) ?? '';
     return this.#judgedLoose(message, this.#governor.callOfTask(task));

@@ -12,7 +12,7 @@ import { backoffMs } from '../common/async.ts';
 import { MESSAGE_BYTES_MAX } from './message.ts';
 
 export type Upstream = { url: URL; headers: Readonly<Record<string, string>> };
-type Asked = {
+type UpstreamRequest = {
   method: string;
   /** On the same origin; left out: the server's. */
   url?: URL;
@@ -30,7 +30,7 @@ const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const RETRY = { minMs: 1_000, maxMs: 30_000 };
 const TRIES_MAX = 5;
 
-export async function ask(upstream: Upstream, asked: Asked): Promise<IncomingMessage> {
+export async function ask(upstream: Upstream, asked: UpstreamRequest): Promise<IncomingMessage> {
   let url = asked.url ?? upstream.url;
   for (let count = 0; count <= REDIRECTS_MAX; count++) {
     const response = await request(url, asked, upstream.headers);
@@ -48,7 +48,7 @@ export async function ask(upstream: Upstream, asked: Asked): Promise<IncomingMes
 
 function request(
   url: URL,
-  { method, headers, body, signal }: Asked,
+  { method, headers, body, signal }: UpstreamRequest,
   own: Upstream['headers'],
 ): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {

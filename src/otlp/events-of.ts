@@ -53,10 +53,10 @@ export function eventsOf(spans: readonly TraceSpan[]): SpanEventOut[][] {
  */
 function ofRecords(span: TraceSpan, reading: SpanReading | undefined, found: readonly SpanEventOut[]): SpanEventOut[] {
   const isCounted = span.parentSpanId === '' && reading?.kind === 'model' && saysUsage(reading.usage);
-  const told = found.filter(({ type, payload }) =>
+  const reported = found.filter(({ type, payload }) =>
     type === 'completion' ? isCounted || !('content_captured' in payload) : !('content_captured' in payload),
   );
-  const events = [...told, ...evaluationsOf(span), ...errorOf(span, reading)];
+  const events = [...reported, ...evaluationsOf(span), ...errorOf(span, reading)];
   const isNothing = events.length === 0 && found.length === 0;
   const others = span.events.filter((event, i) => isUnread(event) || (isNothing && i === 0));
   const asTheyCame = others.map((event) =>

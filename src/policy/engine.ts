@@ -289,7 +289,7 @@ export class RuleSet {
   #explained(event: EventView): RuleMatch[] {
     if (this.#verdictsOnly) return this.#found.map(({ entry }) => ({ entry, detail: NO_DETAIL }));
     const isSecret = this.#found.some(isFilter);
-    let told = 0;
+    let shown = 0;
     return this.#found.map(({ entry, detail }): RuleMatch => {
       this.#charge(MATCH_UNITS);
       if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
@@ -297,8 +297,8 @@ export class RuleSet {
       const held = conditionsHeld(entry.rule, event, { budget, isSecret });
       this.#charge(budget.worked);
       const reason = this.#reasonOfUnjudged(entry);
-      told += held.length;
-      const isListed = told <= CONDITIONS_OF_EVENT_MAX;
+      shown += held.length;
+      const isListed = shown <= CONDITIONS_OF_EVENT_MAX;
       if (detail === null) return { entry, detail: { ...conditionsDetail(held, isListed), ...reason } };
       if (held.length === 0 || !isListed) return { entry, detail };
       return { entry, detail: { ...detail, conditions: held, ...('reason' in detail ? {} : reason) } };

@@ -6,7 +6,7 @@
 // Work is counted against the given budget; a path that it does not reach is left out, and the match stands.
 import type { Operator } from '../../schemas/condition.ts';
 import {
-  CONDITIONS_TOLD_MAX,
+  CONDITIONS_SHOWN_MAX,
   type ConditionHeld,
   type ConditionsDetail,
   type ConditionUnmet,
@@ -23,17 +23,18 @@ const CONDITION_CHARACTERS_MAX = 200;
 type Explaining = { budget: Budget; isSecret: boolean };
 
 /**
- * The conditions of a rule that matched, at most CONDITIONS_TOLD_MAX. `event` null: it has no conditions but on `type`.
+ * The conditions of a rule that matched, at most CONDITIONS_SHOWN_MAX. `event` null: it has no conditions but on
+ * `type`.
  */
 export function conditionsHeld(rule: Rule, event: EventView | null, how: Explaining): ConditionHeld[] {
   const held: ConditionHeld[] = [];
   for (const condition of rule.conditions) {
-    if (held.length >= CONDITIONS_TOLD_MAX) break;
+    if (held.length >= CONDITIONS_SHOWN_MAX) break;
     held.push(...fieldHeld(condition, event, how));
   }
   if (rule.schema !== null) held.push({ condition: 'payload_schema', ...schemaFailure(rule, event!, how) });
   if (rule.expression !== null) held.push({ condition: 'expression' });
-  return held.slice(0, CONDITIONS_TOLD_MAX);
+  return held.slice(0, CONDITIONS_SHOWN_MAX);
 }
 
 /** What decided is on top: the last condition that has a path, which completed the match. `isListed`: all below it. */
@@ -62,7 +63,7 @@ function fieldHeld(field: FieldCondition, event: EventView | null, how: Explaini
 }
 
 /**
- * The conditions of a rule for which it did not match, at most CONDITIONS_TOLD_MAX. What cannot be evaluated counts as
+ * The conditions of a rule for which it did not match, at most CONDITIONS_SHOWN_MAX. What cannot be evaluated counts as
  * met; none: all of them do.
  */
 export function conditionsUnmet(rule: Rule, event: EventView): ConditionUnmet[] {
@@ -83,7 +84,7 @@ export function conditionsUnmet(rule: Rule, event: EventView): ConditionUnmet[] 
     if (terms.patterns > 0) unmet.push({ condition: 'patterns' });
     if (terms.patterns < terms.needles.length) unmet.push({ condition: 'detectors' });
   }
-  return unmet.slice(0, CONDITIONS_TOLD_MAX);
+  return unmet.slice(0, CONDITIONS_SHOWN_MAX);
 }
 
 /** One entry an operator that holds for no value by itself; where each does, and only not together, one without. */

@@ -42,9 +42,9 @@ export class Places {
 }
 
 /** `checkOf`: what is asked of a limit's counter. */
-type Asked = { places: Places; checkOf: (entry: IndexedRule, event: TextView) => RateCheck };
+type LimitLookup = { places: Places; checkOf: (entry: IndexedRule, event: TextView) => RateCheck };
 
-export function lookAt(plan: Plan, event: TextView, asked: Asked): Judgement | Closer {
+export function lookAt(plan: Plan, event: TextView, asked: LimitLookup): Judgement | Closer {
   const { places } = asked;
   const tool = plan.byTool === null ? undefined : places.toolOf(event);
   const always = mayMatch(pivoted(plan, event), event);
@@ -59,7 +59,7 @@ export function lookAt(plan: Plan, event: TextView, asked: Asked): Judgement | C
 }
 
 /** Limits that count every event of a plan, as one judgement for equal ones; null: a counter is not known. */
-function countedBy({ limits, counted }: Plan, event: TextView, { places, checkOf }: Asked): Judgement | null {
+function countedBy({ limits, counted }: Plan, event: TextView, { places, checkOf }: LimitLookup): Judgement | null {
   if (limits.length === 0) return NOTHING;
   let key: unknown;
   let isOne = true;

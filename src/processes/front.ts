@@ -137,7 +137,7 @@ export async function frontParts({
   const isAccepting = () => !backlog.full() && watch.trouble === undefined;
   const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting });
   const barrier = new ReadBarrier({ redis, keys });
-  const parts = { rateLimits, shadow, appender, once, keys, eventBytesMax, clock, ...toldOfEvents(metrics, usage) };
+  const parts = { rateLimits, shadow, appender, once, keys, eventBytesMax, clock, ...eventCallbacks(metrics, usage) };
   const judging = makeJudging(parts, { log, metrics });
   const fetching = {
     fetchEvent: eventsOnceStored(clickhouse, barrier),
@@ -150,7 +150,7 @@ export async function frontParts({
     ...{ config, buffers, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
-    ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, codecsFor(buffers)),
+    ingest: new Ingest({ ...parts, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
     spans: makeSpansIntake({ clickhouse, cache, backlog, judging, registry, notes, metrics }),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
@@ -191,9 +191,9 @@ function lastingAnswers({ redis, keys, clickhouse, registry, log }: LastingParts
   return { slots: bodySlots(), live: new Live({ clickhouse, progress, erasing, log }) };
 }
 
-type ToldOfEvents = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';
+type EventCallback = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';
 
-function toldOfEvents(metrics: Metrics, usage: UsageCounts): Pick<IngestParts, ToldOfEvents> {
+function eventCallbacks(metrics: Metrics, usage: UsageCounts): Pick<IngestParts, EventCallback> {
   const onUnevaluated = (reason: string, times: number) =>
     metrics.inc('gatehouse_unevaluated_rules_total', { reason }, times);
   const onMatched: IngestParts['onMatched'] = (account, match, of) =>
@@ -225,7 +225,7 @@ function codecsFor(buffers: BufferPool): Codec[] {
   return [new WasmCodec(buffers), new JsonCodec()];
 }
 
-function apartBy(worker: JudgingWorker): NonNullable<IngestParts['apart']> {
+function offloadTo(worker: JudgingWorker): NonNullable<IngestParts['offload']> {
   return { worker, allowances: new Allowances(), bytesMax: BYTES_MAX };
 }
 
@@ -314,7 +314,7 @@ function httpPart(server: Server, approvalWaits: ApprovalWaits): Part {
     start: async () => void (await server.listen()),
     // Requests that wait for a decision are sent to another front: the drain does not wait for people.
     stop: () => {
-      approvalWaits.letGo();
+      approvalWaits.answerAll();
       return server.drain();
     },
   };

@@ -56,8 +56,8 @@ export class Keys {
   /** Hash agent id -> what the watch remembers of it between two polls; only where there is something. */
   watchNotes = (partition: number) => this.#p(partition, 'watch:notes');
   /** String, PEXPIRE 2 minutes: this key's signal of this minute lies in the signal stream. */
-  limitTold = (partition: number, apiKey: string, minute: number) =>
-    this.#p(partition, `limit-told:${apiKey}:${minute}`);
+  limitSignalled = (partition: number, apiKey: string, minute: number) =>
+    this.#p(partition, `limit-signalled:${apiKey}:${minute}`);
   /**
    * String, binary, PEXPIRE 14 d: what the anomaly pipeline has learnt of an agent; '-' for an hour after its erasure.
    */
@@ -181,9 +181,9 @@ export class Keys {
   /** Hash stream key -> position of its last signal that was dispatched to the account's alerts. */
   signalMarks = (account: string) => this.#a(account, 'signals:marks');
   /** Sorted set signal id -> epoch ms, PEXPIRE, bounded: signals dispatched lately. */
-  dispatchedSignals = (account: string) => this.#a(account, 'signals:told');
+  dispatchedSignals = (account: string) => this.#a(account, 'signals:dispatched');
   /** String, PX one window: id of the signal that notified of this rate counter. */
-  rateLimitTold = (account: string, counter: string) => this.#a(account, `signals:rate:${digest(counter)}`);
+  rateLimitSignalled = (account: string, counter: string) => this.#a(account, `signals:rate:${digest(counter)}`);
   /** Hash approval id -> JSON Approval: the pending ones, at most APPROVALS_PENDING_MAX. */
   approvals = (account: string) => this.#a(account, 'approvals');
   /** Hash approval id -> JSON Approval: those decided within the last APPROVAL_KEPT_MS, or not yet in ClickHouse. */

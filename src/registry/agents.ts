@@ -242,7 +242,7 @@ export class Agents {
           redis.hmget(this.#keys.watchNotes(partition), ...some),
           redis.hmget(this.#keys.lastSeen(partition), ...some),
         ]);
-        const silent = some.filter((_, k) => silenceToldOf(notes[k]) === Number.parseInt(seen[k] ?? '', 10));
+        const silent = some.filter((_, k) => notifiedSilenceOf(notes[k]) === Number.parseInt(seen[k] ?? '', 10));
         const watched = (await this.#records(account, silent)).filter(
           (record) => record.status === 'active' && ownHeartbeat(record) !== 0,
         );
@@ -466,7 +466,7 @@ function differs(agent: AgentRecord, { description, framework, metadata }: Agent
 }
 
 /** Reads from a note of the watch when the notified silence began, epoch ms; undefined: none was notified. */
-function silenceToldOf(note: string | null | undefined): number | undefined {
+function notifiedSilenceOf(note: string | null | undefined): number | undefined {
   const began = /^t(\d+)\//.exec(note ?? '')?.[1];
   return began === undefined ? undefined : Number(began);
 }

@@ -71,13 +71,13 @@ export class ApprovalWaits {
   }
 
   /** Answers each waiting request, and from now on each new one, with the pending approval. */
-  letGo(): void {
+  answerAll(): void {
     this.#draining = true;
     for (const { pending, waiters } of [...this.#waited.values()]) for (const settle of [...waiters]) settle(pending);
   }
 
   async stop(): Promise<void> {
-    this.letGo();
+    this.answerAll();
     await this.#polls.stop();
     this.#listener?.disconnect();
   }

@@ -130,7 +130,7 @@ export class NamedRecords<R extends Named> {
     const { kind, hash, names } = this.#kind;
     const { id, name, agent_id: agent } = record;
     const holder: CommandArgs = ['hget', names(account), name];
-    const told = { name, ...details, ...(record.revision === undefined ? {} : revisionSha256(record, {})) };
+    const recorded = { name, ...details, ...(record.revision === undefined ? {} : revisionSha256(record, {})) };
     return {
       guards: [
         ...this.#agentGuards(account, agent),
@@ -143,7 +143,7 @@ export class NamedRecords<R extends Named> {
       ],
       changes: [{ kind, id, record }],
       audit: [
-        auditLog({ action: `${kind}.created`, type: kind, id, details: { ...told, ...ofAgent(agent) } }, actor, at),
+        auditLog({ action: `${kind}.created`, type: kind, id, details: { ...recorded, ...ofAgent(agent) } }, actor, at),
       ],
     };
   }
@@ -253,10 +253,10 @@ export class NamedRecords<R extends Named> {
       writes.push(...this.#scopeWrites('srem', account, before.agent_id, id));
       writes.push(...this.#scopeWrites('sadd', account, after.agent_id, id));
     }
-    const told = updateDetails(before, after);
+    const recorded = updateDetails(before, after);
     const details = {
-      ...(after.revision === undefined ? {} : { revision: after.revision, ...revisionSha256(after, told) }),
-      ...told,
+      ...(after.revision === undefined ? {} : { revision: after.revision, ...revisionSha256(after, recorded) }),
+      ...recorded,
       ...more,
       ...ofAgent(after.agent_id ?? before.agent_id),
     };

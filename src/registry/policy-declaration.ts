@@ -30,10 +30,10 @@ import type { Actor } from './principal.ts';
 import { shadowMistakes, withExpiry } from './shadow-policies.ts';
 
 /** A declaration with more mistakes names the first ones. */
-const MISTAKES_TOLD_MAX = 50;
+const MISTAKES_SHOWN_MAX = 50;
 
 /** `after` null: it is to be deleted. `copies`: of a shadow that is new, the policy that it copies. */
-type Planned = { told: PlannedPolicy; before: Read<Policy> | undefined; after: Policy | null; copies?: string };
+type Planned = { reported: PlannedPolicy; before: Read<Policy> | undefined; after: Policy | null; copies?: string };
 
 /** `isStale`: the plan is not the one that was asked for, and nothing was changed. */
 type Declared = { plan: PolicyPlan; isStale: boolean };
@@ -63,8 +63,8 @@ export class PolicyDeclarations {
       checkShadows(present, declaration, planned);
       await this.#check(account, declaration, planned, checked);
       checkRoom([...present.values()], planned, actor);
-      const told = planned.map((one) => one.told);
-      const shown = { owner, hash: hashOf(owner, told), applied: false, policies: told };
+      const reported = planned.map((one) => one.reported);
+      const shown = { owner, hash: hashOf(owner, reported), applied: false, policies: reported };
       if (isDryRun) return { plan: shown, isStale: false };
       if (shown.hash !== wanted) return { plan: shown, isStale: true };
       const refused = await this.#commit(account, { planned, owner, at }, actor);
@@ -91,8 +91,8 @@ export class PolicyDeclarations {
   ): Promise<void> {
     const mistakes: ErrorDetail[] = [];
     for (const [i, declared] of policies.entries()) {
-      const { told, after } = planned[i]!;
-      if (told.action === 'unchanged' || after === null || mistakes.length >= MISTAKES_TOLD_MAX) continue;
+      const { reported, after } = planned[i]!;
+      if (reported.action === 'unchanged' || after === null || mistakes.length >= MISTAKES_SHOWN_MAX) continue;
       const at = `/policies/${i}`;
       if (!(await this.#hasAgent(account, after.agent_id)))
         mistakes.push({ path: `${at}/agent_id`, message: 'no such agent' });
@@ -102,7 +102,7 @@ export class PolicyDeclarations {
       mistakes.push(...found.map(({ path, message }) => ({ path: at + path, message })));
       checked.add(declared);
     }
-    if (mistakes.length > 0) throw cannotApply(mistakes.slice(0, MISTAKES_TOLD_MAX));
+    if (mistakes.length > 0) throw cannotApply(mistakes.slice(0, MISTAKES_SHOWN_MAX));
   }
 
   async #hasAgent(account: string, agent: string | null): Promise<boolean> {
@@ -135,14 +135,14 @@ export class PolicyDeclarations {
 
   #stepsOf(
     account: string,
-    { told, before, after }: Planned,
+    { reported, before, after }: Planned,
     { owner, at }: { owner: string; at: number },
     actor: Actor,
   ): ChangeStep[] {
-    if (told.action === 'unchanged') return [];
+    if (reported.action === 'unchanged') return [];
     const details = { applied_by: owner };
     if (after === null) return [this.#records.removal(account, before!, { at, details }, actor)];
-    if (told.action === 'update') {
+    if (reported.action === 'update') {
       const step = this.#records.update(account, before!, { after, at, details }, actor);
       if (step === 'agent') throw new Error('an update of a policy has named another agent');
       return [step];
@@ -196,7 +196,7 @@ function plan(
     return { before, declared: { ...newPolicy(policy, at, original), owner, applied_revision: 1 } };
   });
   if (foreign.length > 0) {
-    const details = foreign.slice(0, MISTAKES_TOLD_MAX);
+    const details = foreign.slice(0, MISTAKES_SHOWN_MAX);
     throw new ServiceError('name_taken', 'A policy of another owner has this name.', { recorded: false, details });
   }
   const names = new Set(policies.map(({ name }) => name));
@@ -213,7 +213,7 @@ function plan(
   ];
   for (const one of planned) {
     if (one.copies !== undefined) keepRevision(one.after!, one.copies, planned);
-    if (one.told.action === 'create') one.told.hints.push(...takenForRenamed(one.after!, gone));
+    if (one.reported.action === 'create') one.reported.hints.push(...takenForRenamed(one.after!, gone));
   }
   return planned;
 }
@@ -238,7 +238,7 @@ function renamesOf(declared: readonly Policy[], left: readonly Read<Policy>[]): 
 /** A shadow that is new is made of the text that the policy which it copies has after the plan. */
 function keepRevision(shadow: Policy, originalId: string, planned: readonly Planned[]): void {
   const original = planned.find(({ before }) => before?.record.id === originalId);
-  if (original?.told.action === 'update') shadow.shadow_of_revision = original.after!.revision;
+  if (original?.reported.action === 'update') shadow.shadow_of_revision = original.after!.revision;
 }
 
 /** What is lost with a policy of these types. */
@@ -275,7 +275,7 @@ function plannedOf(before: Read<Policy> | undefined, declared: Policy | null, at
   const action = actionOf(record, declared, differences.length > 0);
   const drifted =
     record?.applied_revision !== undefined && record.revision > record.applied_revision && action !== 'unchanged';
-  const told: PlannedPolicy = {
+  const reported: PlannedPolicy = {
     action,
     name: (declared ?? record!).name,
     policy_id: record?.id ?? null,
@@ -286,7 +286,7 @@ function plannedOf(before: Read<Policy> | undefined, declared: Policy | null, at
   };
   if (record === undefined || declared === null || action === 'replace') {
     const copies = declared?.shadow_of === undefined ? {} : { copies: declared.shadow_of };
-    return { told, before, after: declared, ...copies };
+    return { reported, before, after: declared, ...copies };
   }
   const { id, created_at, expires_at, shadow_of_revision } = record;
   const revision = record.revision + 1;
@@ -295,7 +295,7 @@ function plannedOf(before: Read<Policy> | undefined, declared: Policy | null, at
     ...(shadow_of_revision === undefined ? {} : { shadow_of_revision }),
   };
   const after = { ...declared, ...kept, id, created_at, revision, applied_revision: revision };
-  return { told, before, after: withExpiry(record, after, at) };
+  return { reported, before, after: withExpiry(record, after, at) };
 }
 
 /** Another one of these is another policy. */
@@ -318,7 +318,7 @@ function comparable(policy: Policy | undefined): object {
 /** The same for the same plan against the same state. What is said beside it does not count. */
 function hashOf(owner: string, policies: readonly PlannedPolicy[]): string {
   return createHash('sha256')
-    .update(exactJson([owner, policies.map(({ hints: _, ...told }) => told)]))
+    .update(exactJson([owner, policies.map(({ hints: _, ...reported }) => reported)]))
     .digest('base64url');
 }
 
@@ -356,13 +356,13 @@ function checkShadows(
   const left = new Map([...present.values()].map(({ record }) => [record.id, record]));
   for (const { before, after } of planned) if (before?.record.id !== after?.id) left.delete(before?.record.id ?? '');
   const mistakes = policies.flatMap((policy, i) => {
-    const { before, told } = planned[i]!;
-    if (told.action !== 'create' && told.action !== 'replace' && before?.record.shadow_of === policy.shadow_of)
+    const { before, reported } = planned[i]!;
+    if (reported.action !== 'create' && reported.action !== 'replace' && before?.record.shadow_of === policy.shadow_of)
       return [];
     const found = shadowMistakes(policy, left.get(policy.shadow_of ?? ''));
     return found.map(({ path, message }) => ({ path: `/policies/${i}${path}`, message }));
   });
-  if (mistakes.length > 0) throw cannotApply(mistakes.slice(0, MISTAKES_TOLD_MAX));
+  if (mistakes.length > 0) throw cannotApply(mistakes.slice(0, MISTAKES_SHOWN_MAX));
 }
 
 function byName({ record: a }: Read<Policy>, { record: b }: Read<Policy>): number {
@@ -377,7 +377,7 @@ function checkNames(policies: readonly PolicyCreate[]): void {
     if (first === undefined) places.set(name, i);
     else twice.push({ path: `/policies/${i}/name`, message: `is the name of /policies/${first}, too` });
   }
-  if (twice.length > 0) throw cannotApply(twice.slice(0, MISTAKES_TOLD_MAX));
+  if (twice.length > 0) throw cannotApply(twice.slice(0, MISTAKES_SHOWN_MAX));
 }
 
 function cannotApply(details: ErrorDetail[]): ServiceError {

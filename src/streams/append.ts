@@ -62,7 +62,7 @@ class Partition {
   /** Agent -> its account: agents with events since the last report to Redis. */
   seen = new Map<string, string>();
   /** Monotonic ms of the last report to Redis. */
-  toldMs = Number.NEGATIVE_INFINITY;
+  seenWrittenMs = Number.NEGATIVE_INFINITY;
   reporting: NodeJS.Timeout | undefined;
 
   constructor(number: number) {
@@ -229,7 +229,7 @@ export class Appender {
     for (const partition of this.#partitions) {
       clearTimeout(partition.reporting);
       partition.reporting = undefined;
-      partition.toldMs = Number.NEGATIVE_INFINITY;
+      partition.seenWrittenMs = Number.NEGATIVE_INFINITY;
       this.#reportSeen(partition, performance.now());
     }
   }
@@ -275,7 +275,7 @@ export class Appender {
    */
   #reportSeen(partition: Partition, nowMs: number): void {
     if (partition.reporting !== undefined) return;
-    const early = partition.toldMs + LAST_SEEN_MS - nowMs;
+    const early = partition.seenWrittenMs + LAST_SEEN_MS - nowMs;
     if (early > 0) {
       partition.reporting = setTimeout(() => {
         partition.reporting = undefined;
@@ -288,7 +288,7 @@ export class Appender {
     const seen = new Map([...partition.seen].map(([agent, account]) => [agent, `${now}/${account}`]));
     this.#redis.hset(this.#keys.lastSeen(partition.number), seen).catch(() => undefined);
     partition.seen = new Map();
-    partition.toldMs = nowMs;
+    partition.seenWrittenMs = nowMs;
   }
 
   /**

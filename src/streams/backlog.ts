@@ -109,9 +109,9 @@ export class Backlog {
   #judge(entries: number, nodes: { used: number; max: number }[], idempotencyBytes: number): BacklogState {
     let fullest = { usedBytes: 0, bytesMax: this.#bytesMax };
     // Partitions are spread evenly over the nodes. What is over the bound counts: it must not fill Redis unseen.
-    const apart = Math.min(idempotencyBytes, this.idempotencyBytesMax) / nodes.length;
+    const idempotency = Math.min(idempotencyBytes, this.idempotencyBytesMax) / nodes.length;
     for (const { used: all, max } of nodes) {
-      const used = Math.max(0, all - apart);
+      const used = Math.max(0, all - idempotency);
       const bytesMax = max > 0 ? Math.min(this.#bytesMax, max * BACKLOG_SHARE_MAX) : this.#bytesMax;
       if (used / bytesMax >= fullest.usedBytes / fullest.bytesMax) fullest = { usedBytes: used, bytesMax };
     }

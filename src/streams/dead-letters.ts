@@ -105,7 +105,7 @@ export class DeadLetters {
     const entries = await this.#redis.xrangeBuffer(dead, '-', '+');
     const ids = entries
       .filter(([, fields]) =>
-        isOfAgent([...summariesOf(fields), ...signalsOf(fields), ...toldInJournal(fields)], agent),
+        isOfAgent([...summariesOf(fields), ...signalsOf(fields), ...agentsInJournal(fields)], agent),
       )
       .map(([id]) => id.toString());
     return ids.length === 0 ? 0 : this.#redis.xdel(dead, ...ids);
@@ -132,8 +132,8 @@ function describe(stream: string, id: string, fields: readonly Buffer[]): DeadLe
   };
 }
 
-function isOfAgent(told: readonly { agent: string | null }[], agent: string): boolean {
-  return told.length > 0 && told.every((one) => one.agent === agent);
+function isOfAgent(agents: readonly { agent: string | null }[], agent: string): boolean {
+  return agents.length > 0 && agents.every((one) => one.agent === agent);
 }
 
 /** Empty where they cannot be read: that may be why the entry is here. */
@@ -150,7 +150,7 @@ function signalsOf(fields: readonly Buffer[]): Signal[] {
  * The agent of a journal entry. The deletion itself belongs to the account: a change without a record has no
  * agent.
  */
-function toldInJournal(fields: readonly Buffer[]): { agent: string | null }[] {
+function agentsInJournal(fields: readonly Buffer[]): { agent: string | null }[] {
   const entry = jsonOf(fields, JOURNAL_FIELD) as Partial<JournalEntry> | null;
   const changes = objectsIn(entry?.changes) as JournalEntry['changes'];
   const audit = objectsIn(entry?.audit) as JournalEntry['audit'];

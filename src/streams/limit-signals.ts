@@ -95,7 +95,7 @@ export class LimitSignals {
       apiKey: { id: apiKey },
     };
     const entry: SignalEntry = { version: SIGNAL_VERSION, signals: [signal] };
-    const names = [this.#keys.signals(partition), this.#keys.limitTold(partition, apiKey, minute)];
+    const names = [this.#keys.signals(partition), this.#keys.limitSignalled(partition, apiKey, minute)];
     await once.run(this.#redis, names, [SIGNAL_FIELD, JSON.stringify(entry), MARKER_MS]);
   }
 }

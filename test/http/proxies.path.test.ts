@@ -33,7 +33,7 @@ const page = await readFile(assetPath('docs/behind-a-proxy.md'), 'utf8');
 /** Its workers would run as the user `nobody`, who may not read this test's folder. */
 const AS_ROOT = process.getuid?.() === 0 ? ' user root;' : '';
 
-type Asked = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal };
+type ProxiedRequest = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal };
 type Answer = {
   status: number;
   json: Record<string, unknown>;
@@ -45,7 +45,11 @@ type Answer = {
 const agents = new Map<number, http.Agent>();
 
 /** By a kept connection from CALLER. */
-function ask(port: number, target: string, { method = 'GET', body, headers, signal }: Asked = {}): Promise<Answer> {
+function ask(
+  port: number,
+  target: string,
+  { method = 'GET', body, headers, signal }: ProxiedRequest = {},
+): Promise<Answer> {
   const agent = agents.get(port) ?? new http.Agent({ keepAlive: true, maxSockets: 8 });
   agents.set(port, agent);
   const content = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
@@ -104,7 +108,7 @@ for (const name of NAMES) {
     t.test(`${name}${prefix && ' under a prefix'}`, { skip }, async (t) => {
       const port = await freePort();
       await startProgram(t, name, { args: await argumentsOf(name, prefix, port), port, env: { HOME: folder } });
-      const through = (target: string, asked?: Asked) => ask(port, `${prefix}${target}`, asked);
+      const through = (target: string, asked?: ProxiedRequest) => ask(port, `${prefix}${target}`, asked);
 
       const payload = { text: 'x'.repeat(60_000) };
       const batch = { events: Array.from({ length: 100 }, () => ({ type: 'prompt', payload })) };

@@ -12,14 +12,14 @@ await api.describe();
 const { port } = new URL(service.url);
 const SAME = { 'Sec-Fetch-Site': 'same-origin', 'Gatehouse-Client': 'test' };
 
-type Asked = { cookie?: string; headers?: Record<string, string>; body?: unknown };
+type SessionRequest = { cookie?: string; headers?: Record<string, string>; body?: unknown };
 type Answer = { status: number; cookies: string[]; text: string; json: Record<string, never> };
 
 /**
  * Each call on a connection of its own: the kernel shares them out between the fronts. As a browser says it, header by
  * header.
  */
-function ask(method: string, path: string, { cookie, headers = {}, body }: Asked = {}): Promise<Answer> {
+function ask(method: string, path: string, { cookie, headers = {}, body }: SessionRequest = {}): Promise<Answer> {
   const content = body === undefined ? undefined : JSON.stringify(body);
   return new Promise((resolve, reject) => {
     const call = request(service.url + path, {

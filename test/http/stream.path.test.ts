@@ -171,9 +171,9 @@ async function follow(t: Test, query: string, lastId?: string, key = service.key
   }
 }
 
-type Asked = { query: string; lastId: string | undefined; key: string };
+type StreamRequest = { query: string; lastId: string | undefined; key: string };
 
-function connect({ url }: TestService, { query, lastId, key }: Asked): Promise<Follower> {
+function connect({ url }: TestService, { query, lastId, key }: StreamRequest): Promise<Follower> {
   return new Promise((resolve, reject) => {
     const headers = { authorization: `Bearer ${key}`, ...(lastId === undefined ? {} : { 'last-event-id': lastId }) };
     const request = http.get(`${url}/v1/stream?${query}`, { headers, agent: false });

@@ -108,7 +108,7 @@ class Front {
     } as unknown as IngestParts;
     const allowances = options.allowances ?? new Allowances();
     this.ingest = new Ingest(
-      { ...parts, apart: { worker: this.worker, allowances, bytesMax: { wasm: 256 * 1024, json: 64 * 1024 } } },
+      { ...parts, offload: { worker: this.worker, allowances, bytesMax: { wasm: 256 * 1024, json: 64 * 1024 } } },
       CODECS,
     );
   }
@@ -322,7 +322,7 @@ function leaving(front: Front, key?: string) {
     front.ingest.submit(request, {
       accepted: () => resolve('accepted'),
       refused: resolve,
-      setApart: () => undefined,
+      offloaded: () => undefined,
       get isGone() {
         return isGone;
       },

@@ -89,7 +89,7 @@ export async function take(
 /** As a promise. */
 export function submitted(ingest: Ingest, request: IngestRequest): Promise<Answer> {
   return new Promise((accepted, refused) =>
-    ingest.submit(request, { accepted, refused, setApart: () => undefined, isGone: false, whenGone: () => undefined }),
+    ingest.submit(request, { accepted, refused, offloaded: () => undefined, isGone: false, whenGone: () => undefined }),
   );
 }
 

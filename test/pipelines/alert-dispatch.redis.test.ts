@@ -160,7 +160,7 @@ t.test('a rate limit is notified once per window and counter, and a replay of th
   t.equal(await tell(raise('a', '1-0')), 1);
   t.equal(await tell(raise('a', '2-0')), 0, 'inside the window');
   t.equal(await tell(raise('b', '3-0')), 1, 'another counter');
-  const marker = world.keys.rateLimitTold(world.account, 'a');
+  const marker = world.keys.rateLimitSignalled(world.account, 'a');
   const life = await world.redis.pttl(marker);
   t.ok(life > 0 && life <= WINDOW_MS, `its marker lives for the window: ${life} ms`);
   await world.redis.del(marker);

@@ -5,7 +5,7 @@ import t from 'tap';
 import { Value } from 'typebox/value';
 import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 
-import { CONDITIONS_OF_EVENT_MAX, CONDITIONS_TOLD_MAX, MatchDetail } from '../../schemas/match-detail.ts';
+import { CONDITIONS_OF_EVENT_MAX, CONDITIONS_SHOWN_MAX, MatchDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { EventView } from '../../src/policy/judgement.ts';
@@ -83,7 +83,7 @@ t.test('of several conditions all are named; the last that has a place stands on
   });
   const many = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`missing${i}`, { ne: 'x' }]));
   const detail = detailOf('block_action', many) as { conditions: object[] };
-  t.equal(detail.conditions.length, CONDITIONS_TOLD_MAX, 'so many and no more');
+  t.equal(detail.conditions.length, CONDITIONS_SHOWN_MAX, 'so many and no more');
 });
 
 t.test('a filter and a limit name their other conditions beside what decided', async (t) => {
@@ -215,7 +215,7 @@ t.test('a rule that does not match says which conditions did not hold', async (t
   const {
     judged: [longest],
   } = evaluated({ policies: [policy('block_action', many)], event: CALL, isAgentOff: false });
-  t.equal(longest!.unmet!.length, CONDITIONS_TOLD_MAX);
+  t.equal(longest!.unmet!.length, CONDITIONS_SHOWN_MAX);
 });
 
 t.test('the conditions that all matches of an event name are bounded, and each still says what decided', async (t) => {
@@ -225,6 +225,6 @@ t.test('the conditions that all matches of an event name are bounded, and each s
   const { found } = judge(rules, event('custom', members));
   t.equal(found.length, 250);
   const listed = found.filter(({ detail }) => 'conditions' in detail);
-  t.equal(listed.length, CONDITIONS_OF_EVENT_MAX / CONDITIONS_TOLD_MAX);
+  t.equal(listed.length, CONDITIONS_OF_EVENT_MAX / CONDITIONS_SHOWN_MAX);
   t.ok(found.every(({ detail }) => (detail as { path?: string }).path === '/m19'));
 });

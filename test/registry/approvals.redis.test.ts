@@ -446,7 +446,7 @@ t.test('the waits of one account leave room for those of others', async (t) => {
   await own[1];
   own.push(waits.wait(account, pending, WAIT_MS, never));
   t.equal(waits.count, 3, 'a client that leaves makes room for its account');
-  waits.letGo();
+  waits.answerAll();
   t.match(await Promise.all(own), Array(4).fill({ status: 'pending' }));
 });
 
@@ -472,7 +472,7 @@ t.test('waits are bounded, and let go by a drain', async (t) => {
   t.equal(waits.count, 2, 'who leaves makes room');
   const short = await waits.wait(account, second, 100, never);
   t.match(short, { status: 'pending' });
-  waits.letGo();
+  waits.answerAll();
   for (const answer of await Promise.all(three)) t.match(answer, { id: second.id, status: 'pending' });
   t.match(await waits.wait(account, second, WAIT_MS, never), { status: 'pending' }, 'who comes later does not wait');
   t.equal(waits.count, 0);

@@ -92,14 +92,14 @@ async function beforeAndAfterMerge(t: Test, clickhouse: ClickHouse, check: (t: T
   await t.test('with the index in one part of two', check);
 }
 
-type Asked = { payload: string; q: string; found: boolean };
+type SearchCase = { payload: string; q: string; found: boolean };
 
-async function checkPairs(t: Test, asked: readonly Asked[]): Promise<void> {
+async function checkPairs(t: Test, asked: readonly SearchCase[]): Promise<void> {
   const clickhouse = await makeTable();
   const payloads = [...new Set(asked.map(({ payload }) => payload))];
   const ids = await store(clickhouse, payloads);
   await beforeAndAfterMerge(t, clickhouse, async (t) => {
-    const wrong: Asked[] = [];
+    const wrong: SearchCase[] = [];
     const hits = await foundBy(clickhouse, [...new Set(asked.map(({ q }) => q))]);
     for (const one of asked)
       if (hits.get(one.q)!.has(ids[payloads.indexOf(one.payload)]!) !== one.found) wrong.push(one);
@@ -124,7 +124,7 @@ const reports = existsSync(REPORTS) ? readFileSync(REPORTS, 'utf8').trim().split
 t.test('what users reported', { skip: reports.length === 0 && 'the reports are not there' }, async (t) => {
   await checkPairs(
     t,
-    reports.map((line) => JSON.parse(line) as Asked),
+    reports.map((line) => JSON.parse(line) as SearchCase),
   );
 });
 

@@ -53,7 +53,7 @@ t.test('several fronts report a key once a minute', async (t) => {
     (await signalsOf(keys)).map(({ id }) => id),
     [`key_a/${MINUTE}`, `key_a/${MINUTE + 1}`, `key_b/${MINUTE + 1}`].map((rest) => `rate_limit_exceeded/${rest}`),
   );
-  const marker = keys.limitTold(keys.partitionOf(account, account), 'key_b', MINUTE + 1);
+  const marker = keys.limitSignalled(keys.partitionOf(account, account), 'key_b', MINUTE + 1);
   const life = await redis.pttl(marker);
   t.ok(life > 0 && life <= 120_000, 'its marker goes by itself');
 });

@@ -152,9 +152,9 @@ export async function makeTransport(name: TransportName): Promise<Transport> {
   return name === 'node' ? new NodeTransport({ sharePort: false }) : new UwsTransport(await loadUws());
 }
 
-type DoorOptions = Partial<ServerOptions> & { on?: TransportName; settings?: Partial<ServerOptions['config']> };
+type FrontServerOptions = Partial<ServerOptions> & { on?: TransportName; settings?: Partial<ServerOptions['config']> };
 
-export async function startServer(t: Test, { settings, ...more }: DoorOptions = {}) {
+export async function startServer(t: Test, { settings, ...more }: FrontServerOptions = {}) {
   const server = new Server({
     transport: await makeTransport(more.on ?? TRANSPORTS[0]!),
     config: {

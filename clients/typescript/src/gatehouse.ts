@@ -37,7 +37,7 @@ export type GatehouseOptions = {
   traceId?: () => string | undefined;
   fetch?: typeof fetch;
 };
-export type Asked = {
+export type DecisionRequest = {
   type?: Submission['type'];
   tool?: string;
   arguments?: unknown;
@@ -116,7 +116,7 @@ export class Gatehouse {
   }
 
   /** Resolves where it may be done; throws as `guard`. */
-  async enforce(asked: Asked, onUnavailable?: OnUnavailable): Promise<Decision> {
+  async enforce(asked: DecisionRequest, onUnavailable?: OnUnavailable): Promise<Decision> {
     const { text, tool } = this.#textOf(asked);
     return this.#enforce(text, tool, onUnavailable);
   }
@@ -125,7 +125,7 @@ export class Gatehouse {
    * Does not throw for a service that is away: then `outcome` is `unavailable`. Throws ApiError for a mistake, and
    * NotJsonError for what JSON has no form for.
    */
-  async decide(asked: Asked, onUnavailable?: OnUnavailable): Promise<Decision> {
+  async decide(asked: DecisionRequest, onUnavailable?: OnUnavailable): Promise<Decision> {
     const { text, tool } = this.#textOf(asked);
     return this.#decide(text, tool, onUnavailable);
   }
@@ -252,7 +252,10 @@ export class Gatehouse {
     return encodeURIComponent(answer);
   }
 
-  #textOf({ type = 'tool_call', tool, arguments: args, payload, traceId }: Asked): { text: string; tool: unknown } {
+  #textOf({ type = 'tool_call', tool, arguments: args, payload, traceId }: DecisionRequest): {
+    text: string;
+    tool: unknown;
+  } {
     if (payload === undefined) {
       const { text } = args === undefined ? { text: undefined } : judged(args, 'arguments');
       return { text: this.#submission(type, payloadOf(tool, text), traceId), tool };

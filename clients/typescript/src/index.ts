@@ -11,8 +11,8 @@ export {
   UnavailableError,
 } from './errors.ts';
 export {
-  type Asked,
   type CallOptions,
+  type DecisionRequest,
   Gatehouse,
   type GatehouseOptions,
   type GuardOptions,

@@ -115,7 +115,7 @@ function asciiWords(text: string): string[] {
 export function wordsBeside(text: string, words: readonly string[]): string[] {
   if (isAsciiOnly(text)) return [];
   let isDressed = false;
-  const apart = text.replace(DRESSED, (run) => {
+  const separated = text.replace(DRESSED, (run) => {
     const plain = run.normalize('NFKC');
     if (plain === run || !LETTER_OR_DIGIT.test(plain)) return run;
     isDressed = true;
@@ -123,7 +123,7 @@ export function wordsBeside(text: string, words: readonly string[]): string[] {
   });
   if (!isDressed) return [];
   const known = new Set(words);
-  return [...new Set(wordsOf(apart))].filter((word) => !known.has(word));
+  return [...new Set(wordsOf(separated))].filter((word) => !known.has(word));
 }
 
 /** Without what colours a terminal or moves its cursor. */

@@ -8,7 +8,7 @@ import { formOf } from '../../otlp/answers.ts';
 import { currentWork } from '../../process/current-work.ts';
 import type { Principal } from '../../registry/principal.ts';
 import type { RequestLimiter } from '../../registry/request-limit.ts';
-import type { Asked } from '../answers/pages.ts';
+import type { PageRequest } from '../answers/pages.ts';
 import { notFound } from '../answers/reply.ts';
 import type { Exchange } from '../exchange.ts';
 import { type Head, readHead } from '../reading/head.ts';
@@ -129,7 +129,7 @@ export class Admission {
   }
 
   /** A page of the dashboard or a file of one: no key is asked for. */
-  page(exchange: Exchange, req: TransportRequest, answer: (asked: Asked, name: string) => Reply): void {
+  page(exchange: Exchange, req: TransportRequest, answer: (asked: PageRequest, name: string) => Reply): void {
     const head = readHead(req);
     exchange.begin(head);
     exchange.route = PAGES_ROUTE;
@@ -271,7 +271,7 @@ export class Admission {
     try {
       begun = this.#begin(request, bytes);
     } finally {
-      if (!begun) request.letGo();
+      if (!begun) request.releaseBody();
     }
     if (!begun) return;
     const { scheduler } = this.#parts;
@@ -284,7 +284,7 @@ export class Admission {
     const { entry, exchange, principal } = request;
     if (entry.isSubmission && this.#sheds(exchange, principal.account)) return false;
     currentWork.note(exchange.account ?? '', entry.route.path, bytes.length);
-    request.makeSound(bytes);
+    request.validate(bytes);
     if (exchange.over) return false;
     if (entry.isSubmission) exchange.taken = this.#parts.shedding.admit(principal.account, bytes.length);
     return true;
@@ -294,7 +294,7 @@ export class Admission {
   #start(request: Request): void {
     const { entry, exchange } = request;
     if (exchange.over) {
-      request.letGo(); // the client has left: do not begin its work
+      request.releaseBody(); // the client has left: do not begin its work
       return;
     }
     if (entry.writes) exchange.writing = 'begun';
@@ -314,14 +314,14 @@ export class Admission {
   async #answer(request: Request): Promise<void> {
     const { owned, route, isRead } = request.entry;
     try {
-      if (owned !== undefined && request.isBound) await this.#keepTo(owned, request);
+      if (owned !== undefined && request.isBound) await this.#checkOwner(owned, request);
       const reply = await route.handle!(request, this.#parts);
       if (isRead) await this.#stillFor(request, reply);
       request.exchange.send(reply, request);
     } catch (error) {
       request.exchange.fail(error);
     } finally {
-      request.letGo();
+      request.releaseBody();
     }
   }
 
@@ -336,7 +336,7 @@ export class Admission {
   }
 
   /** To a key that is bound to an agent the things of others are unknown. */
-  async #keepTo(owned: Owned, request: Request): Promise<void> {
+  async #checkOwner(owned: Owned, request: Request): Promise<void> {
     if ((await owned.agentOf(request, this.#parts)) !== request.principal.agentId) throw notFound(owned.what);
   }
 

@@ -35,7 +35,7 @@ const GUARDS: Record<string, string> = {
 type Forms = { encoding: 'br' | 'gzip' | ''; reply: Reply }[];
 
 /** What of a request's head the choice goes by. '' where absent. */
-export type Asked = { acceptEncoding: string; ifNoneMatch: string };
+export type PageRequest = { acceptEncoding: string; ifNoneMatch: string };
 
 export class Pages {
   readonly #shell: Forms;
@@ -52,13 +52,13 @@ export class Pages {
   }
 
   /** The page of every screen: which screen it is, the page itself finds in its address. */
-  shell(asked: Asked): Reply {
+  shell(asked: PageRequest): Reply {
     if (this.#shell.length === 0)
       throw new ServiceError('not_found', 'The dashboard is not part of this build: `npm run build` makes it.');
     return chosen(this.#shell, asked);
   }
 
-  file(name: string, asked: Asked): Reply {
+  file(name: string, asked: PageRequest): Reply {
     const forms = this.#files.get(name);
     if (forms === undefined) throw new ServiceError('not_found', 'No such file of the dashboard.');
     return chosen(forms, asked);
@@ -71,7 +71,7 @@ export function redirectTo(place: string): Reply {
   return { status: 302, body: '', contentType: 'text/plain; charset=utf-8', headers: { Location: place } };
 }
 
-function chosen(forms: Forms, { acceptEncoding, ifNoneMatch }: Asked): Reply {
+function chosen(forms: Forms, { acceptEncoding, ifNoneMatch }: PageRequest): Reply {
   const taken = forms.find(({ encoding }) => encoding === '' || takes(acceptEncoding, encoding))!.reply;
   const etag = taken.headers!['ETag']!;
   if (!ifNoneMatch.split(',').some((one) => one.trim().replace(/^W\//, '') === etag)) return taken;

@@ -54,7 +54,7 @@ const query = {
 };
 type OverviewCall = Call<unknown, QueryOf<typeof query>>;
 /** What every part works with. `in force` of the agents that are asked for. */
-type Asked = { call: OverviewCall; parts: Parts; of: OverviewOf; inForce: readonly Policy[] };
+type OverviewQuery = { call: OverviewCall; parts: Parts; of: OverviewOf; inForce: readonly Policy[] };
 
 export const overviewRoutes: Route[] = [
   route({
@@ -126,7 +126,7 @@ function windowsOf(
 type Counted = Pick<Overview, 'figures' | 'anomalies' | 'tokens' | 'approvals' | 'agents' | 'policies' | 'deliveries'>;
 
 /** The large counts first, then the others, so that an account does not ask for all at once. */
-async function countedOf(asked: Asked): Promise<Counted> {
+async function countedOf(asked: OverviewQuery): Promise<Counted> {
   const { parts, of, call } = asked;
   const { clickhouse } = parts;
   const { account } = call;
@@ -167,7 +167,11 @@ function compared([now, day_before, week_before]: readonly [number, number, numb
   return { now, day_before, week_before };
 }
 
-async function tokensOf({ call: { account }, parts: { clickhouse, registry }, of }: Asked): Promise<OverviewTokens> {
+async function tokensOf({
+  call: { account },
+  parts: { clickhouse, registry },
+  of,
+}: OverviewQuery): Promise<OverviewTokens> {
   const { total, model, agent } = await ask(() =>
     overviewTokens(clickhouse, account, { ...of, max: OVERVIEW_VALUES_MAX }),
   );
@@ -184,7 +188,7 @@ async function tokensOf({ call: { account }, parts: { clickhouse, registry }, of
   };
 }
 
-async function agentsOf(asked: Asked): Promise<OverviewAgents> {
+async function agentsOf(asked: OverviewQuery): Promise<OverviewAgents> {
   const { call, parts, of } = asked;
   const { total, agents } = await shownAgents(asked);
   const ids = agents.map(({ id }) => id);
@@ -196,7 +200,7 @@ async function agentsOf(asked: Asked): Promise<OverviewAgents> {
 }
 
 /** All of them; of more, those that sent last, and where these are fewer the newest others. */
-async function shownAgents({ call, parts, of }: Asked): Promise<{ total: number; agents: Agent[] }> {
+async function shownAgents({ call, parts, of }: OverviewQuery): Promise<{ total: number; agents: Agent[] }> {
   const { account } = call;
   const { registry, clickhouse } = parts;
   const first = { limit: OVERVIEW_AGENTS_MAX, offset: 0 };
@@ -220,7 +224,7 @@ async function inForceFor({ account, query, principal }: OverviewCall, { registr
   );
 }
 
-async function policiesOf({ call, parts, of, inForce }: Asked): Promise<OverviewPolicies> {
+async function policiesOf({ call, parts, of, inForce }: OverviewQuery): Promise<OverviewPolicies> {
   const { account } = call;
   const { agentId, excludeAgents, settle, signal, windows } = of;
   const { fromMs: from, toMs: to } = windows[0];
@@ -240,7 +244,7 @@ async function policiesOf({ call, parts, of, inForce }: Asked): Promise<Overview
   return { in_force: inForce.length, matched, never_matched: { total: idle.length, items } };
 }
 
-async function attentionOf({ call, parts: { registry }, inForce }: Asked): Promise<OverviewAttention> {
+async function attentionOf({ call, parts: { registry }, inForce }: OverviewQuery): Promise<OverviewAttention> {
   const { account, principal } = call;
   const { total } = await registry.agents.list(account, {
     ...{ status: ['down'], id: call.query.agent_id, limit: 1, offset: 0 },
@@ -250,6 +254,6 @@ async function attentionOf({ call, parts: { registry }, inForce }: Asked): Promi
   // Alerts of the account are not for a key that is bound to an agent.
   if (principal.agentId !== null || telling.length === 0) return attention;
   const alerts = await registry.alerts.list(account, { limit: ALERTS_MAX, offset: 0 });
-  const isTold = alerts.items.some(({ trigger, status }) => trigger === 'policy_violation' && status === 'active');
-  return { ...attention, untold_policies: isTold ? 0 : telling.length };
+  const isNotified = alerts.items.some(({ trigger, status }) => trigger === 'policy_violation' && status === 'active');
+  return { ...attention, untold_policies: isNotified ? 0 : telling.length };
 }

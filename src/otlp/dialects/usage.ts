@@ -91,9 +91,9 @@ export function usageIn(value: AttributeValue | undefined): Usage {
   if (!isObject(object)) return {};
   const members = new Map(Object.entries(object));
   const { inputTokens, ...usage } = countsOf(members, MEMBERS);
-  const apart = ['cache_creation_input_tokens', 'cache_read_input_tokens'].map((name) => countOf(members, name) ?? 0);
+  const cached = ['cache_creation_input_tokens', 'cache_read_input_tokens'].map((name) => countOf(members, name) ?? 0);
   if (inputTokens === undefined || members.has('total_tokens')) return { inputTokens, ...usage };
-  return withTotal({ ...usage, inputTokens: inputTokens + apart[0]! + apart[1]! });
+  return withTotal({ ...usage, inputTokens: inputTokens + cached[0]! + cached[1]! });
 }
 
 function countsOf(attributes: Attributes, { input, output, cached, total }: Names): Usage {

@@ -75,7 +75,7 @@ export class Scanner {
   #characters = 0;
   #pass = 0;
   /** Needles that are still to be asked by themselves. */
-  #apart: readonly number[] = [];
+  #separate: readonly number[] = [];
   /** What the pass at hand searches for beside numbers and plain texts, which belong to the first one. */
   #searching: readonly Group[] = [];
   /** Needles that were settled by the latest `scan`. */
@@ -133,10 +133,10 @@ export class Scanner {
       const from = ++this.#pass * PASS_GROUPS;
       if (from < this.#groups.length) return this.#groups.slice(from, from + PASS_GROUPS);
       this.#pass = ALONE;
-      this.#apart = this.#groups.filter((group) => group.isOver).flatMap((group) => group.members);
+      this.#separate = this.#groups.filter((group) => group.isOver).flatMap((group) => group.members);
     }
-    const missing = this.#apart.filter((needle) => this.#isSearchedFor(needle));
-    this.#apart = missing.slice(PASS_ALONE);
+    const missing = this.#separate.filter((needle) => this.#isSearchedFor(needle));
+    this.#separate = missing.slice(PASS_ALONE);
     return missing.slice(0, PASS_ALONE).map((needle) => this.#alone(needle));
   }
 

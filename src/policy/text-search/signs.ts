@@ -125,8 +125,9 @@ class Graph {
     // Alternatives, each by its own rarest place.
     const begins = this.#reach(this.#start);
     const parts = begins.length < 2 || begins.length > SIGNS_MAX ? null : begins.map((begin) => this.#best(begin));
-    const apart = parts === null ? null : anySigns(parts);
-    const best = apart !== null && apart.length <= SIGNS_MAX && raritiesOf(apart) > raritiesOf(whole) ? apart : whole;
+    const separate = parts === null ? null : anySigns(parts);
+    const best =
+      separate !== null && separate.length <= SIGNS_MAX && raritiesOf(separate) > raritiesOf(whole) ? separate : whole;
     return raritiesOf(best) < RARITY_MIN ? null : best;
   }
 

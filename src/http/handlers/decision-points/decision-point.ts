@@ -112,7 +112,7 @@ export async function decide(
     parts.ingest.submit(request, {
       accepted: (answer) => resolve({ event: eventIn(answer), isRepeat: answer.isRepeat === true }),
       refused,
-      setApart: () => caller.setApart(),
+      offloaded: () => caller.offloaded(),
       get isGone() {
         return caller.isGone;
       },
@@ -207,7 +207,7 @@ function wordOf({ text, result: { outcome, reason, matches, policy_id } }: Judge
 
 /** The decision, where there is one by then. */
 async function undecided(call: PointCall, parts: Parts, result: PolicyResult, caller: Caller): Promise<Word> {
-  caller.setApart();
+  caller.offloaded();
   const { account, client, query } = call;
   const id = result.approval_id!;
   const waitMs = query.wait * 1000;

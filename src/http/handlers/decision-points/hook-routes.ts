@@ -129,9 +129,9 @@ function smallEnough(body: Buffer, tool: HookTool, bytesMax: number): Buffer {
   throw new ServiceError('payload_too_large', message, { recorded: false });
 }
 
-type Asked = { tool: HookTool; path: string; read: HookRead };
+type HookRequest = { tool: HookTool; path: string; read: HookRead };
 
-async function ask(call: HookCall, parts: Parts, { tool, path, read }: Asked, caller: Caller) {
+async function ask(call: HookCall, parts: Parts, { tool, path, read }: HookRequest, caller: Caller) {
   const { hook, form, judged } = read;
   const { type, payload } = judged!;
   const question = {
