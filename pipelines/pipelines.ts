@@ -64,7 +64,7 @@ const QUIET_LINGER_MS = 100;
 const ALERTS_AT_ONCE_MAX = 16;
 
 export type PipelinesOptions = {
-  /** A writer's client: reads are not to be repeated behind our back. */
+  /** The process's client for commands. */
   redis: Commands;
   keys: Keys;
   clickhouse: ClickHouse;

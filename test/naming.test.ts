@@ -44,7 +44,7 @@ test('words that were replaced stay away', (t) => {
 });
 
 /** In comments and documents: a person, a caller, a process or an operator has a name. */
-const PRONOUNS = /\b(nobody|whoever|somebody|anybody|everybody|his|him)\b(?!`)/i;
+const PRONOUNS = /\b(nobody|whoever|somebody|anybody|everybody|he|his|him)\b(?!`)/i;
 /** "Told apart", "is told": distinguished, notified, answered. */
 const TOLD = /\b(told|tells?) (of|apart)\b|\b(is|are|was|were) told\b/i;
 /** "Again", "so", "takes". */

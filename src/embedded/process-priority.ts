@@ -44,7 +44,7 @@ export function setGroupNice(pid: number, nice: number): void {
 
 /**
  * For a process that clients wait for: since Linux 6.12 a process that asks for short time slices need not wait, when
- * it wakes up, until another has had a turn of the usual length. He gets no more of the processor. Node has no call for
+ * it wakes up, until another has had a turn of the usual length. It gets no more of the processor. Node has no call for
  * it, chrt one since util-linux 2.41; perl, which can make any system call, is there on every Debian and Ubuntu.
  */
 export function useShortTimeSlices(pid: number): void {

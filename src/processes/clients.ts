@@ -1,7 +1,6 @@
 // Clients of Redis and ClickHouse for a process: built here from the settings, handed down, closed last.
 // Used by the front, the pipelines and the commands. Nothing else makes a client.
-// Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their
-// own.
+// Invariant: no client sends a command twice by itself (redis/client.ts). Appends have a connection of their own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
 import { readFileSync } from 'node:fs';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
@@ -48,12 +47,12 @@ export function makeClickHouse(config: Config, asked: { fair?: FairQueue; keptOf
   return new ClickHouse({ url, database, queryTimeoutSeconds, ...asked });
 }
 
-/** For commands that must not be sent twice. */
+/** Makes the client of appends alone, whose writes are answered once replicas have them. */
 export function makeWriter(config: Config): Commands {
   return connectWriter(redisAddress(config));
 }
 
-/** For commands that may be. */
+/** Makes the client of everything else. */
 export function makeCommands(config: Config): Commands {
   return connectCommands(redisAddress(config));
 }

@@ -119,7 +119,7 @@ export class Scenario {
     }
   }
 
-  /** A policy, an agent, and the agent stopped: as an operator who acts on what he sees. */
+  /** A policy, an agent, and the agent stopped: as an operator who acts on what is shown. */
   async #changeRegistry(): Promise<void> {
     for (let n = 0; !this.#isOver; n++) {
       const name = `r-${randomBytes(6).toString('hex')}`;
