@@ -99,7 +99,7 @@ type Unit = {
   shard?: number;
 };
 
-type Held = { unit: Unit; lease: Lease; drain: AnyDrain; ended: Promise<void>; renewedAt: number };
+type DrainedUnit = { unit: Unit; lease: Lease; drain: AnyDrain; ended: Promise<void>; renewedAt: number };
 
 export class Pipelines {
   readonly #options: PipelinesOptions;
@@ -116,7 +116,7 @@ export class Pipelines {
   /** Alerts write to Redis alone: they do not queue up behind inserts. */
   readonly #alertPermits = new Semaphore(ALERTS_AT_ONCE_MAX);
   readonly #poller: StreamPoller;
-  readonly #held = new Map<Unit, Held>();
+  readonly #held = new Map<Unit, DrainedUnit>();
   readonly #tried = new Set<Unit>();
   readonly #trimmedAt = new Map<string, number>();
   /** The windows of streams that several groups of this process read. */

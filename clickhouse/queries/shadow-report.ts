@@ -20,7 +20,7 @@ type ReportQuery = Excluded & {
   signal?: AbortSignal | undefined;
 };
 
-type Found = Pick<ShadowReport, 'counts' | 'by_day' | 'by_agent' | 'by_tool' | 'samples'>;
+type ReportCounts = Pick<ShadowReport, 'counts' | 'by_day' | 'by_agent' | 'by_tool' | 'samples'>;
 type CountsRow = Record<keyof ShadowCounts, number>;
 type SampleRow = {
   id: string;
@@ -63,7 +63,7 @@ const COUNTS = [
 /** A number would be extracted as its digits. */
 const TOOL = `if(JSONType(payload, 'tool') = 'String', substringUTF8(JSONExtractString(payload, 'tool'), 1, ${TOOL_CHARACTERS}), '')`;
 
-export async function shadowReport(clickhouse: ClickHouse, account: string, asked: ReportQuery): Promise<Found> {
+export async function shadowReport(clickhouse: ClickHouse, account: string, asked: ReportQuery): Promise<ReportCounts> {
   const { policyId, shadowOf, since, from, to, excludeAgents, signal } = asked;
   const { sql, params } = new QueryConditions(account)
     .between('received_at', from, to)

@@ -258,9 +258,13 @@ async function describeTraces(
 }
 
 /** `asked`: the event that says it. */
-type Described = { trace: Omit<Trace, 'asked'>; asked: EventKey };
+type TraceSummary = { trace: Omit<Trace, 'asked'>; asked: EventKey };
 
-async function withAsked(clickhouse: ClickHouse, account: string, described: readonly Described[]): Promise<Trace[]> {
+async function withAsked(
+  clickhouse: ClickHouse,
+  account: string,
+  described: readonly TraceSummary[],
+): Promise<Trace[]> {
   const ends = await payloadEndsOf(
     clickhouse,
     account,

@@ -23,16 +23,16 @@ type EventAlertsOptions = AlertOptions & {
 };
 
 /** What an entry holds, with its id: the order in which signals are dispatched. */
-type Held<T> = { id: string; held: T[] };
+type Batched<T> = { id: string; held: T[] };
 
-export class EventAlerts implements Work<Held<EventSummary>, null> {
+export class EventAlerts implements Work<Batched<EventSummary>, null> {
   readonly #options: EventAlertsOptions;
 
   constructor(options: EventAlertsOptions) {
     this.#options = options;
   }
 
-  decode(entry: StreamEntry): Decoded<Held<EventSummary>> {
+  decode(entry: StreamEntry): Decoded<Batched<EventSummary>> {
     const { summaries } = readEntry(entry.fields);
     return {
       value: { id: entry.id, held: summaries },
@@ -41,7 +41,7 @@ export class EventAlerts implements Work<Held<EventSummary>, null> {
     };
   }
 
-  prepare(values: readonly Held<EventSummary>[]): boolean {
+  prepare(values: readonly Batched<EventSummary>[]): boolean {
     return values.some(({ held }) => held.some((summary) => isPending(summary) || raisesSignals(summary)));
   }
 
@@ -49,7 +49,7 @@ export class EventAlerts implements Work<Held<EventSummary>, null> {
     return null;
   }
 
-  async apply(batch: Batch<Held<EventSummary>, null>): Promise<Applied> {
+  async apply(batch: Batch<Batched<EventSummary>, null>): Promise<Applied> {
     const pending = batch.values.flatMap(({ held }) => held.filter(isPending));
     if (pending.length > 0) await this.#options.openApprovals(pending);
     const signals = batch.values.flatMap(({ id, held }) =>
@@ -60,7 +60,7 @@ export class EventAlerts implements Work<Held<EventSummary>, null> {
     return { deadLetters: [], writes: [] };
   }
 
-  committed({ values, deadLettered }: Committed<Held<EventSummary>, null>): void {
+  committed({ values, deadLettered }: Committed<Batched<EventSummary>, null>): void {
     const { metrics } = this.#options;
     for (const { held } of values) {
       for (const { signal } of held.flatMap(signalsOf))
@@ -70,7 +70,7 @@ export class EventAlerts implements Work<Held<EventSummary>, null> {
   }
 }
 
-export class SignalAlerts implements Work<Held<Signal>, null> {
+export class SignalAlerts implements Work<Batched<Signal>, null> {
   readonly #metrics: Metrics;
   readonly #dispatcher: Dispatcher;
 
@@ -79,7 +79,7 @@ export class SignalAlerts implements Work<Held<Signal>, null> {
     this.#dispatcher = dispatcher;
   }
 
-  decode(entry: StreamEntry): Decoded<Held<Signal>> {
+  decode(entry: StreamEntry): Decoded<Batched<Signal>> {
     const read = JSON.parse(entry.fields.get(SIGNAL_FIELD)?.toString() ?? 'null') as SignalEntry | null;
     if (read?.version !== SIGNAL_VERSION || !Array.isArray(read.signals))
       throw new EntryFormatError(`signal entry of version ${read?.version ?? 'none'}, expected ${SIGNAL_VERSION}`);
@@ -91,7 +91,7 @@ export class SignalAlerts implements Work<Held<Signal>, null> {
     };
   }
 
-  prepare(values: readonly Held<Signal>[]): boolean {
+  prepare(values: readonly Batched<Signal>[]): boolean {
     return values.some(({ held }) => held.length > 0);
   }
 
@@ -99,7 +99,7 @@ export class SignalAlerts implements Work<Held<Signal>, null> {
     return null;
   }
 
-  async apply(batch: Batch<Held<Signal>, null>): Promise<Applied> {
+  async apply(batch: Batch<Batched<Signal>, null>): Promise<Applied> {
     const signals = batch.values.flatMap(({ id, held }) =>
       held.map((signal, i): PlacedSignal => ({ signal, place: `${id}/${i}` })),
     );
@@ -108,7 +108,7 @@ export class SignalAlerts implements Work<Held<Signal>, null> {
     return { deadLetters: [], writes: [] };
   }
 
-  committed({ values, deadLettered }: Committed<Held<Signal>, null>): void {
+  committed({ values, deadLettered }: Committed<Batched<Signal>, null>): void {
     for (const { held } of values) {
       for (const { trigger } of held) this.#metrics.inc('gatehouse_signals_total', { trigger });
     }

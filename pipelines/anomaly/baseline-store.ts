@@ -33,7 +33,7 @@ const LOAD_MAX = 500;
 const saveScript = new Script<number | null>('baselines-save', readAsset('src/redis/baselines-save.lua'));
 
 /** A baseline in memory. */
-export type Kept = {
+export type CachedBaseline = {
   agent: string;
   baseline: Baseline;
   /** Monotonic ms of its last flush. */
@@ -44,11 +44,11 @@ export class BaselineStore {
   readonly #redis: Commands;
   readonly #keys: Keys;
   readonly #partition: number;
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new Map<string, CachedBaseline>();
   /** Changed since they were written, longest waiting first. */
-  readonly #dirty = new Set<Kept>();
+  readonly #dirty = new Set<CachedBaseline>();
   /** To be flushed without waiting for their second. */
-  readonly #urgent = new Set<Kept>();
+  readonly #urgent = new Set<CachedBaseline>();
   #lease: Lease | undefined;
   #inBatch = false;
   #flushing: Promise<void> | undefined;
@@ -112,16 +112,16 @@ export class BaselineStore {
     });
   }
 
-  get(agent: string): Kept | undefined {
+  get(agent: string): CachedBaseline | undefined {
     return this.#kept.get(agent);
   }
 
-  changed(kept: Kept): void {
+  changed(kept: CachedBaseline): void {
     this.#dirty.add(kept);
   }
 
   /** An episode has ended: to be known to a new owner soon. */
-  hurry(kept: Kept): void {
+  hurry(kept: CachedBaseline): void {
     this.#urgent.add(kept);
   }
 
@@ -175,7 +175,7 @@ export class BaselineStore {
   }
 
   /** False: the lease is lost. */
-  async #write(all: readonly Kept[]): Promise<boolean> {
+  async #write(all: readonly CachedBaseline[]): Promise<boolean> {
     const now = performance.now();
     const lease = this.#lease!;
     const records = all.map((kept) => {

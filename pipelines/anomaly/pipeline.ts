@@ -21,7 +21,7 @@ import { countedInsert } from '../counted-insert.ts';
 import type { Applied, Committed, Decoded, Work } from '../drain.ts';
 import { readEntry } from '../event-summaries.ts';
 import { deletedAgents } from '../tombstones.ts';
-import { BaselineStore, type Kept } from './baseline-store.ts';
+import { BaselineStore, type CachedBaseline } from './baseline-store.ts';
 import { blockedEvent } from './blocked-event.ts';
 import type { Finding } from './finding.ts';
 import { inEpisode, observe, setEpisode } from './observe.ts';
@@ -44,9 +44,9 @@ type Arrived = { ms: number; seq: number; summaries: EventSummary[] };
 /**
  * What was found at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch.
  */
-type Found = { event: string } & Finding;
+type EventFinding = { event: string } & Finding;
 /** `flagged` is missing in manifests of versions that knew no baselines. */
-type Plan = { erased: string[]; flagged?: Found[] };
+type Plan = { erased: string[]; flagged?: EventFinding[] };
 
 type AnomalyOptions = {
   redis: Commands;
@@ -61,7 +61,7 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
   readonly #baselines: BaselineStore;
   /** The batch in hand: values that were inspected, what was found, whether some event was blocked. */
   #looked = 0;
-  #found: Found[] = [];
+  #found: EventFinding[] = [];
   #blocked = false;
 
   constructor(options: AnomalyOptions) {
@@ -151,10 +151,10 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
   }
 
   #count({ ms, seq, summaries }: Arrived): void {
-    let kept: Kept | undefined;
+    let kept: CachedBaseline | undefined;
     let included = false;
     // Entries hold what one front took in one tick: often many events of one agent, side by side.
-    const begun = new Set<Kept>();
+    const begun = new Set<CachedBaseline>();
     for (const event of summaries) {
       this.#blocked ||= blockedEvent(event) !== null;
       if (kept?.agent !== event.agent) {
@@ -167,14 +167,14 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
     }
   }
 
-  #begin(kept: Kept, ms: number, seq: number, begun: Set<Kept>): void {
+  #begin(kept: CachedBaseline, ms: number, seq: number, begun: Set<CachedBaseline>): void {
     begun.add(kept);
     kept.baseline.entryMs = ms;
     kept.baseline.entrySeq = seq;
     this.#baselines.changed(kept);
   }
 
-  #observe(kept: Kept, event: EventSummary): void {
+  #observe(kept: CachedBaseline, event: EventSummary): void {
     const before = inEpisode(kept.baseline);
     const findings = observe(kept.baseline, event);
     if (before && !inEpisode(kept.baseline)) this.#baselines.hurry(kept);
@@ -185,11 +185,11 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
    * What an earlier owner found counts, also where its baselines were a second ahead of those that it kept: an episode
    * that it flagged is on, one that it did not flag will be when the next event says so.
    */
-  #agree(flagged: readonly Found[], values: readonly Arrived[]): void {
+  #agree(flagged: readonly EventFinding[], values: readonly Arrived[]): void {
     const agents = new Map(eventsOf(values).map(({ id, agent }) => [id, agent]));
-    const name = ({ event, kind }: Found) => `${agents.get(event)} ${kind}`;
+    const name = ({ event, kind }: EventFinding) => `${agents.get(event)} ${kind}`;
     const [said, found] = [new Set(flagged.map(name)), new Set(this.#found.map(name))];
-    const settle = (findings: readonly Found[], others: ReadonlySet<string>, isOn: boolean) => {
+    const settle = (findings: readonly EventFinding[], others: ReadonlySet<string>, isOn: boolean) => {
       for (const one of findings) {
         const kept = this.#baselines.get(agents.get(one.event) ?? '');
         if (kept !== undefined && !others.has(name(one))) setEpisode(kept.baseline, one.kind, isOn);
@@ -212,7 +212,7 @@ function eventsOf(values: readonly Arrived[]): EventSummary[] {
 
 function anomaliesOf(values: readonly Arrived[], { erased, flagged = [] }: Plan): Anomalous[] {
   const gone = new Set(erased);
-  const findings = new Map<string, Found[]>();
+  const findings = new Map<string, EventFinding[]>();
   for (const found of flagged) findings.set(found.event, [...(findings.get(found.event) ?? []), found]);
   const anomalies: Anomalous[] = [];
   for (const event of eventsOf(values)) {

@@ -50,7 +50,7 @@ type WatcherOptions = {
 };
 
 type Due = Watched & { seen: number; note: string };
-type Judged = Due & { known: KnownAgents | undefined; verdict: SilenceVerdict };
+type DueVerdict = Due & { known: KnownAgents | undefined; verdict: SilenceVerdict };
 
 export class Watcher {
   readonly #options: WatcherOptions;
@@ -107,7 +107,7 @@ export class Watcher {
     await settleScript.run(redis, [keys.watchDue(partition), notes], settled);
   }
 
-  async #notify(judged: readonly Judged[], now: number): Promise<void> {
+  async #notify(judged: readonly DueVerdict[], now: number): Promise<void> {
     const { redis, keys, metrics, log } = this.#options;
     const signals = judged.flatMap((one) => (one.verdict.isDown ? [signalOf(one, one.known!, now)] : []));
     if (signals.length === 0) return;
@@ -128,7 +128,7 @@ function dueOf(looks: readonly string[]): Due[] {
 }
 
 /** A deleted agent is never down; its last sign of life, and with it our interest, goes when its erasure is done. */
-function judge(due: Due, known: KnownAgents | undefined, at: { now: number; watchedSince: number | null }): Judged {
+function judge(due: Due, known: KnownAgents | undefined, at: { now: number; watchedSince: number | null }): DueVerdict {
   const verdict =
     known === undefined
       ? { isDown: false, note: '', nextAt: at.now + WATCH_LOOK_MS_MAX }

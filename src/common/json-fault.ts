@@ -92,7 +92,7 @@ const WORDS: ReadonlyMap<string, string> = new Map([
   ...['NaN', 'nan', 'NAN', 'Infinity', 'inf', 'Inf'].map((word): [string, string] => [word, NO_NUMBER]),
 ]);
 
-class Found extends Error {
+class FaultFound extends Error {
   readonly byte: number;
 
   constructor(byte: number, what: string) {
@@ -117,7 +117,7 @@ class Finder {
       if (this.#at < this.#bytes.length) throw this.#found(`${this.#stands()} follows the end of the JSON`);
       return null;
     } catch (error) {
-      if (!(error instanceof Found)) throw error;
+      if (!(error instanceof FaultFound)) throw error;
       return { ...placeOf(this.#bytes, error.byte), path: [...this.#path], what: error.message };
     }
   }
@@ -175,7 +175,7 @@ class Finder {
     if (first !== undefined) {
       const { line, column } = placeOf(this.#bytes, first);
       const what = `the key ${shown(key)} stands twice in one object, first at line ${line}, column ${column}`;
-      throw new Found(start, what);
+      throw new FaultFound(start, what);
     }
     keys.set(key, start);
     this.#space();
@@ -264,7 +264,7 @@ class Finder {
     }
   }
 
-  #noValue(): Found {
+  #noValue(): FaultFound {
     const byte = this.#bytes[this.#at];
     const word = this.#word();
     if (word !== '') return this.#found(saidOf(word));
@@ -277,7 +277,7 @@ class Finder {
     return this.#found(`a value must follow, and not ${this.#stands()}`);
   }
 
-  #noKey(open: number): Found {
+  #noKey(open: number): FaultFound {
     const byte = this.#bytes[this.#at];
     const word = this.#word();
     if (word !== '') return this.#found(`the key ${shown(word)} must stand in double quotes`);
@@ -320,8 +320,8 @@ class Finder {
       : `the character U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
   }
 
-  #found(what: string): Found {
-    return new Found(this.#at, what);
+  #found(what: string): FaultFound {
+    return new FaultFound(this.#at, what);
   }
 
   #space(): void {

@@ -11,11 +11,11 @@ import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/
 import { LEFT_OUT } from './large-members.ts';
 
 /** The event that is judged: `payload` holds texts of JSON. */
-type Judged = { type: EventType; payload: Texts };
+type HookEvent = { type: EventType; payload: Texts };
 
 export type EventForm = {
   /** Left out: there is nothing to ask about. Throws NotUnderstood. */
-  read?: (hook: ObjectText) => Judged;
+  read?: (hook: ObjectText) => HookEvent;
   /** It is about what has happened: recorded without what is too large, and its input is given back to no one. */
   isAfter?: true;
   /** The tool's own yes; left out: `{}`, which leaves its own rules in force. */
@@ -117,7 +117,7 @@ export function callAt(
   hook: ObjectText,
   more: Texts = {},
   { members = NAME_AND_INPUT, argumentsOf = argumentsAt }: Partial<CallMembers> = {},
-): Judged {
+): HookEvent {
   refuseLikes(hook, members);
   const [tool, input] = members;
   return call(nameAt(hook, tool), argumentsOf(hook, input), more);
@@ -129,7 +129,7 @@ export function resultAt(
   from: readonly string[],
   more: Texts,
   members: CallMembers['members'] = NAME_AND_INPUT,
-): Judged {
+): HookEvent {
   refuseLikes(hook, members);
   return result(nameAt(hook, members[0]), hook, from, more);
 }
@@ -137,17 +137,17 @@ export function resultAt(
 type CallMembers = { members: readonly [tool: string, input: string]; argumentsOf: typeof argumentsAt };
 
 /** What a person said. */
-export function promptAt(hook: ObjectText, key: string, more: Texts = {}): Judged {
+export function promptAt(hook: ObjectText, key: string, more: Texts = {}): HookEvent {
   return { type: 'prompt', payload: { prompt: stringTextAt(hook, key), ...more } };
 }
 
 /** The call of a tool. */
-export function call(tool: string, args: string, more: Texts = {}): Judged {
+export function call(tool: string, args: string, more: Texts = {}): HookEvent {
   return { type: 'tool_call', payload: { tool, arguments: args, ...more } };
 }
 
 /** What came of a call; `tool_name` and not `tool`, so that policies about calls do not mean their results. */
-export function result(tool: string, hook: ObjectText, from: readonly string[], more: Texts): Judged {
+export function result(tool: string, hook: ObjectText, from: readonly string[], more: Texts): HookEvent {
   const key = from.find((one) => hook.has(one));
   const members = key === undefined ? {} : content(hook, key, 'result');
   return { type: 'custom', payload: { kind: '"tool_result"', tool_name: tool, ...more, ...members } };

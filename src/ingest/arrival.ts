@@ -6,7 +6,7 @@
 // event by more than a lease lags behind (quota-lease.ts).
 import { QUOTA_LEASE_MS } from '../common/limits.ts';
 import { type Moment, SLOTS, SLOTS_BY_TIME, type SteadyClock } from '../common/steady-clock.ts';
-import type { Judged } from './resolve-quotas.ts';
+import type { Decided } from './resolve-quotas.ts';
 
 /** The moment of each element; those of refused elements are of no use. Nothing is allocated for an event. */
 export class Arrivals {
@@ -20,7 +20,7 @@ export class Arrivals {
   }
 
   /** `readAt`: when the body was read, by the same clock. */
-  static of(clock: Pick<SteadyClock, 'now' | 'take'>, judged: readonly (Judged | null)[], readAt: number): Arrivals {
+  static of(clock: Pick<SteadyClock, 'now' | 'take'>, judged: readonly (Decided | null)[], readAt: number): Arrivals {
     if (!isCounted(judged)) return new Arrivals(clock.take(judged.length));
     const each = momentsOf(timesOf(judged, readAt, clock.now()));
     return new Arrivals(each[0]!, each);
@@ -40,13 +40,13 @@ export class Arrivals {
   }
 }
 
-function isCounted(judged: readonly (Judged | null)[]): boolean {
+function isCounted(judged: readonly (Decided | null)[]): boolean {
   for (const one of judged) if (one !== null && one.countedAt !== undefined) return true;
   return false;
 }
 
 /** Epoch ms, none before the one in front of it. What was not counted arrived before what was counted behind it. */
-function timesOf(judged: readonly (Judged | null)[], readAt: number, nowMs: number): number[] {
+function timesOf(judged: readonly (Decided | null)[], readAt: number, nowMs: number): number[] {
   const times = new Array<number>(judged.length);
   let behind = nowMs;
   for (let i = judged.length - 1; i >= 0; i--) {

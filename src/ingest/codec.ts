@@ -10,7 +10,7 @@ import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement, ShadowJudgement, Shadows } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
 import type { Answer, IngestRequest } from './ingest-parts.ts';
-import type { Judged } from './resolve-quotas.ts';
+import type { Decided } from './resolve-quotas.ts';
 
 export type DecodeOptions = {
   rules: RuleSet;
@@ -37,7 +37,7 @@ export interface DecodedBody {
   /** null: the element is refused, or was judged before it was done. Throws nothing. */
   judgingShadows(element: number, agent: AgentRecord, by: ByShadows): Stepped<ShadowJudgement>;
   /** `judged` and `arrivals`: one for each element; null where the judgement was. */
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded;
+  encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded;
   /** The answer that a request with this Idempotency-Key was given before. Of bodies that came with a key. */
   repeat?(outcome: string): Answer;
   /** To be called once, when the body is needed no more. */

@@ -25,7 +25,7 @@ import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
-import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
+import { type Decided, decideRuns, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
 import { ShadowJudging } from './shadow-judging.ts';
 
 // Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions
@@ -68,7 +68,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   #token: string | undefined;
   #judgements: (Judgement | null)[] = [];
   #runs: readonly Run[] = [];
-  #judged: readonly (Judged | null)[] = [];
+  #judged: readonly (Decided | null)[] = [];
   /** undefined: the account has no shadows, or none is judged. */
   #shadows: ShadowJudging | undefined;
   #answer: Answer | undefined;
@@ -208,7 +208,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     }
   }
 
-  #decided(judged: readonly (Judged | null)[]): void {
+  #decided(judged: readonly (Decided | null)[]): void {
     if (this.#shadows === undefined) {
       this.#append(judged);
       return;
@@ -222,7 +222,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     });
   }
 
-  #append(judged: readonly (Judged | null)[]): void {
+  #append(judged: readonly (Decided | null)[]): void {
     // The caller may have left while counters were asked.
     if (this.#caller.isGone) throw callerLeft();
     this.#judged = judged;
@@ -239,7 +239,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     this.#caller.whenGone(this);
   }
 
-  #withShadows(encoded: Encoded, judged: readonly (Judged | null)[]): Encoded {
+  #withShadows(encoded: Encoded, judged: readonly (Decided | null)[]): Encoded {
     const element = this.#shadows?.element(judged);
     return element === undefined ? encoded : { ...encoded, summaries: [...encoded.summaries, element] };
   }
@@ -327,7 +327,7 @@ class Submission implements QuotaWaiter, AppendCaller {
 const NO_GRANTS: readonly QuotaGrant[] = [];
 
 /** The judgement of an agent that is switched off: no counter is asked. */
-function blockedWhole(judgement: Judgement | null): Judged | null {
+function blockedWhole(judgement: Judgement | null): Decided | null {
   return judgement === null ? null : { decision: agentInactive(judgement), countedAt: undefined };
 }
 

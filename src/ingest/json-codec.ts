@@ -12,7 +12,7 @@ import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './co
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest } from './ingest-parts.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
-import type { Judged } from './resolve-quotas.ts';
+import type { Decided } from './resolve-quotas.ts';
 import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
 import { renderBatch, renderEvent, type Verdict, verdictOf } from './submission-reply.ts';
 import { View } from './view.ts';
@@ -50,7 +50,7 @@ class JsonBody implements DecodedBody {
     return isRejected(element) ? null : shadows.judging(new View(element, agent), allowance);
   }
 
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
+  encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {
     const { account, requestId, idempotencyKey } = this.#request;
     const events: AcceptedEvent[] = [];
     const verdicts = this.#elements.map((element, i): Verdict => {

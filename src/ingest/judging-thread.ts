@@ -263,9 +263,9 @@ class Sums {
   }
 }
 
-type Given = { agent: AgentRecord; account: string; rules: RuleSet; sums: Sums };
+type JudgingContext = { agent: AgentRecord; account: string; rules: RuleSet; sums: Sums };
 
-function partsOf(id: number, { agent, account, rules, sums }: Given): IngestParts {
+function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): IngestParts {
   return {
     cache: { agent: () => ({ record: agent, account }), rules: () => rules },
     rateLimits: {

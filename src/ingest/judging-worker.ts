@@ -90,7 +90,7 @@ type Line = 'submissions' | 'governing' | 'trials';
 /** The client of a submission, which may leave. */
 type Leaving = Pick<Caller, 'isGone' | 'whenGone'>;
 /** What comes with a piece of work. `lineOf`: left out, submissions. */
-type Given = { lineOf?: Line; bytes?: number; spans?: SpanCalls; caller?: Leaving };
+type WorkOptions = { lineOf?: Line; bytes?: number; spans?: SpanCalls; caller?: Leaving };
 /** In the thread. */
 type Work = {
   kind: 'events' | 'spans' | 'policy';
@@ -227,7 +227,12 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** `message`: made when its turn has come. */
-  async #run<T>(kind: Work['kind'], account: string, message: (id: number) => ToThread, given: Given): Promise<T> {
+  async #run<T>(
+    kind: Work['kind'],
+    account: string,
+    message: (id: number) => ToThread,
+    given: WorkOptions,
+  ): Promise<T> {
     try {
       const value = await this.#inTurn(account, given, (begun) =>
         this.#send<T>({ kind, account, spans: given.spans }, message, begun),
@@ -244,7 +249,7 @@ export class JudgingWorker implements Part, PolicyWork {
   /** The caller has what came of it at once; the account's next begins when these bytes have had their time. */
   #inTurn<T>(
     account: string,
-    { lineOf = 'submissions', bytes = 0, caller }: Given,
+    { lineOf = 'submissions', bytes = 0, caller }: WorkOptions,
     work: (begun: (id: number) => void) => Promise<T>,
   ): Promise<T> {
     if (caller?.isGone === true) return Promise.reject(callerLeft());

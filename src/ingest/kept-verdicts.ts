@@ -12,11 +12,11 @@ import type { Verdict } from './submission-reply.ts';
  * the text of `policy_result` where it is not the usual one and of the redacted payload where there is one; or what was
  * wrong.
  */
-type Kept = string | [times: string, result: string, redacted?: string] | Rejected;
+type VerdictRecord = string | [times: string, result: string, redacted?: string] | Rejected;
 
 export function keptVerdicts(verdicts: readonly Verdict[]): string {
   return JSON.stringify(
-    verdicts.map((verdict): Kept => {
+    verdicts.map((verdict): VerdictRecord => {
       if ('rejected' in verdict) return verdict;
       const { id, occurredAt, receivedAt, result, redacted } = verdict;
       const micros = microsOf(occurredAt);
@@ -29,7 +29,7 @@ export function keptVerdicts(verdicts: readonly Verdict[]): string {
 }
 
 export function readVerdicts(text: string): Verdict[] {
-  return (JSON.parse(text) as Kept[]).map((kept): Verdict => {
+  return (JSON.parse(text) as VerdictRecord[]).map((kept): Verdict => {
     if (typeof kept === 'object' && 'rejected' in kept) return kept;
     const [times, result, redacted] = typeof kept === 'string' ? [kept, ALLOWED.resultJson] : kept;
     const [id = '', ...numbers] = times.split(' ');

@@ -14,7 +14,7 @@ import type { ByShadows, Codec, DecodedBody, Encoded } from './codec.ts';
 import { isSameCall, readPayload } from './decided-calls.ts';
 import { encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest } from './ingest-parts.ts';
-import type { Judged } from './resolve-quotas.ts';
+import type { Decided } from './resolve-quotas.ts';
 import type { ParsedSubmission } from './submission.ts';
 import { View } from './view.ts';
 
@@ -87,7 +87,7 @@ class ObservedBody implements DecodedBody {
     return redacted !== null && this.#submissions[index]!.whole !== undefined;
   }
 
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
+  encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {
     const { account, requestId } = this.#request;
     const events = this.#submissions.map((submission, i) => ({
       ...{ account, agent, submission, requestId, id: idAt('event', arrivals.of(i)), receivedAt: arrivals.msOf(i) },

@@ -11,7 +11,7 @@ import type { Decision, Judgement } from '../policy/judgement.ts';
 import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
 
 /** `countedAt`: epoch ms, where rate limits counted the event. */
-export type Judged = { decision: Decision; countedAt: number | undefined };
+export type Decided = { decision: Decision; countedAt: number | undefined };
 
 /** Neighbours with one judgement; null: a hole. */
 export type Run = { judgement: Judgement | null; events: number };
@@ -25,8 +25,8 @@ export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
 }
 
 /** `counts`: the answers to `requestsOf(runs)`. */
-export function decideRuns(runs: readonly Run[], counts: readonly QuotaGrant[]): (Judged | null)[] {
-  const judged: (Judged | null)[] = [];
+export function decideRuns(runs: readonly Run[], counts: readonly QuotaGrant[]): (Decided | null)[] {
+  const judged: (Decided | null)[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
     const own = judgement === null ? 0 : checksOf(judgement).length;
@@ -50,7 +50,7 @@ export function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
 }
 
 function decideRun(
-  judged: (Judged | null)[],
+  judged: (Decided | null)[],
   judgement: Judgement | null,
   events: number,
   counts: readonly QuotaGrant[],
@@ -61,7 +61,7 @@ function decideRun(
     countedAt = Math.max(countedAt ?? 0, count.atMs);
     granted = Math.min(granted, count.granted);
   }
-  let shared: Judged | undefined;
+  let shared: Decided | undefined;
   for (let i = 0; i < events; i++) {
     if (judgement === null) judged.push(null);
     else if (i < granted && judgement.found.length === 0) {

@@ -17,7 +17,7 @@ import { limitsOf } from '../policy/shadows.ts';
 import type { DecodedBody } from './codec.ts';
 import type { IngestRequest, ShadowParts } from './ingest-parts.ts';
 import type { QuotaGrant } from './rate-limit-batcher.ts';
-import type { Judged } from './resolve-quotas.ts';
+import type { Decided } from './resolve-quotas.ts';
 
 type Parts = { shadow: ShadowParts; request: IngestRequest; shadows: Shadows; nowMs: number };
 /** Permits for neighbours of one judgement. */
@@ -63,7 +63,7 @@ export class ShadowJudging {
   }
 
   /** `done`: called once, perhaps before this returns. */
-  decide(judged: readonly (Judged | null)[], done: () => void): void {
+  decide(judged: readonly (Decided | null)[], done: () => void): void {
     const asked = this.#toAsk(judged);
     if (asked.length === 0) {
       this.#decided(judged, asked, []);
@@ -78,7 +78,7 @@ export class ShadowJudging {
   }
 
   /** JSON of what they said; undefined: nothing. */
-  element(judged: readonly (Judged | null)[]): string | undefined {
+  element(judged: readonly (Decided | null)[]): string | undefined {
     if (!this.#said.some(({ length }) => length > 0)) return undefined;
     const places = new Map<string, number>();
     const element: ShadowElement = { shadows: [], of: [] };
@@ -111,7 +111,7 @@ export class ShadowJudging {
       this.#parts.shadow.onJudged({ said: [...said], skipped: [...this.#skipped] });
   }
 
-  #toAsk(judged: readonly (Judged | null)[]): ShadowCheck[] {
+  #toAsk(judged: readonly (Decided | null)[]): ShadowCheck[] {
     try {
       return this.#asked(judged);
     } catch {
@@ -120,7 +120,7 @@ export class ShadowJudging {
     }
   }
 
-  #asked(judged: readonly (Judged | null)[]): ShadowCheck[] {
+  #asked(judged: readonly (Decided | null)[]): ShadowCheck[] {
     const asked: ShadowCheck[] = [];
     const lastOf = new Map<string, ShadowCheck>();
     for (const [event, judgement] of this.#judgements.entries()) {
@@ -141,7 +141,7 @@ export class ShadowJudging {
   }
 
   #decided(
-    judged: readonly (Judged | null)[],
+    judged: readonly (Decided | null)[],
     asked: readonly ShadowCheck[],
     grants: readonly (QuotaGrant | undefined)[],
   ): void {

@@ -23,7 +23,7 @@ import type { Arrivals } from './arrival.ts';
 import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
 import type { IngestRequest } from './ingest-parts.ts';
-import type { Judged } from './resolve-quotas.ts';
+import type { Decided } from './resolve-quotas.ts';
 import { isTimely, type ParsedSubmission } from './submission.ts';
 import { renderEvent, verdictOf } from './submission-reply.ts';
 import { View } from './view.ts';
@@ -102,7 +102,7 @@ class WasmBody implements DecodedBody {
   }
 
   /** Everything of it happens at once: the memory of the instance is shared by all requests. */
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
+  encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {
     const { instance, request, scanned, occurredAt } = this.#parts;
     const { events } = scanned;
     instance.begin(scanned, request, request.shape);

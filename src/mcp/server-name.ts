@@ -46,9 +46,9 @@ export function startedAs(command: readonly string[]): string {
     .join('\0');
 }
 
-type Named = { word: string; rest: readonly string[]; folder: string | undefined };
+type CommandWord = { word: string; rest: readonly string[]; folder: string | undefined };
 
-function namedBy(command: readonly string[]): Named | undefined {
+function namedBy(command: readonly string[]): CommandWord | undefined {
   let folder: string | undefined;
   for (let i = 0; i < command.length; i++) {
     const word = command[i]!;

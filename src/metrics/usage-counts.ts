@@ -30,7 +30,7 @@ const BYTES = REFUSED + REASONS.length;
  * `values`: the counts, by place; `shown`: as the last reading gave them. `turn`: of its last use, by the set's own
  * count; `seenMs`: when that was first met by a reading.
  */
-type Kept = {
+type UsageSeries = {
   readonly values: Float64Array;
   readonly shown: Float64Array;
   turn: number;
@@ -38,7 +38,7 @@ type Kept = {
   seenMs: number;
   goneMs: number | undefined;
 };
-type PolicyCounts = Kept & { account: string; name: string; type: string };
+type PolicyCounts = UsageSeries & { account: string; name: string; type: string };
 type KnownPolicy = { id: string; name: string; type: string };
 
 type UsageCountsOptions = {
@@ -50,7 +50,7 @@ type UsageCountsOptions = {
 };
 
 /** As much of one kind as the bound allows, and `other`. */
-class BoundedCounts<T extends Kept> {
+class BoundedCounts<T extends UsageSeries> {
   readonly all = new Map<string, T>();
   readonly other: T;
   folded = 0;
@@ -143,7 +143,7 @@ class BoundedCounts<T extends Kept> {
 }
 
 export class UsageCounts {
-  readonly #accounts: BoundedCounts<Kept>;
+  readonly #accounts: BoundedCounts<UsageSeries>;
   readonly #policies: BoundedCounts<PolicyCounts>;
   readonly #now: () => number;
   /** Policies that are shown, by account. */
@@ -253,12 +253,12 @@ export class UsageCounts {
 
 const NO_POLICY: KnownPolicy = { id: OTHER, name: '', type: '' };
 
-function kept(places: number): Kept {
+function kept(places: number): UsageSeries {
   const [values, shown] = [new Float64Array(places), new Float64Array(places)];
   return { values, shown, turn: 0, seenTurn: 0, seenMs: 0, goneMs: undefined };
 }
 
-function accountCounts(): Kept {
+function accountCounts(): UsageSeries {
   return kept(BYTES + 1);
 }
 

@@ -21,7 +21,7 @@ import { contentOfEvent, isUnread } from './log-records.ts';
 import { countedBeside } from './nested-calls.ts';
 import { type AttributeValue, shortened, type TraceSpan, textOf } from './span.ts';
 
-type Counted = ReadonlyMap<SpanReading, Usage>;
+type UsageByReading = ReadonlyMap<SpanReading, Usage>;
 export type Payload = { [key: string]: AttributeValue };
 /** `atMs`: epoch ms. */
 export type SpanEventOut = { type: EventType; atMs: number; payload: Payload };
@@ -74,7 +74,7 @@ function readingOf(span: TraceSpan): SpanReading | undefined {
   return undefined;
 }
 
-function eventsOfReading(span: TraceSpan, reading: SpanReading, counted: Counted): SpanEventOut[] {
+function eventsOfReading(span: TraceSpan, reading: SpanReading, counted: UsageByReading): SpanEventOut[] {
   switch (reading.kind) {
     case 'model':
       return [promptOf(span, reading), completionOf(span, reading, counted.get(reading))];

@@ -11,7 +11,7 @@ import type { NewAgents } from '../registry/new-agents.ts';
 import type { Actor } from '../registry/principal.ts';
 import type { AgentRef, ResolvedAgent } from './span-owners.ts';
 
-type Named = Extract<AgentRef, { name: string }>;
+type NamedAgent = Extract<AgentRef, { name: string }>;
 
 export class SpanAgents {
   readonly #agents: Pick<Agents, 'get' | 'byName'>;
@@ -56,7 +56,7 @@ export class SpanAgents {
 
   #standIn(
     account: string,
-    { service = '' }: Named,
+    { service = '' }: NamedAgent,
     {
       unknown,
       standIns,
@@ -101,7 +101,7 @@ const OF_SCOPE: readonly [RegExp, Framework][] = [
   [/semantic[-_.]?kernel/, 'semantic-kernel'],
 ];
 
-function creationOf({ name, framework: scope }: Named): AgentCreate {
+function creationOf({ name, framework: scope }: NamedAgent): AgentCreate {
   const lower = scope.toLowerCase();
   const known = OF_SCOPE.find(([pattern]) => pattern.test(lower))?.[1];
   const word = lower.split(/[^a-z]+/).findLast((part) => (FRAMEWORKS as readonly string[]).includes(part));

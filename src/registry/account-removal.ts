@@ -52,9 +52,11 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
   return removed;
 }
 
-type Kept = { list(account: string, page: { limit: number; offset: number }): Promise<{ items: { id: string }[] }> };
+type RemovableList = {
+  list(account: string, page: { limit: number; offset: number }): Promise<{ items: { id: string }[] }>;
+};
 
-async function each(kept: Kept, account: string, remove: (id: string) => Promise<unknown>): Promise<number> {
+async function each(kept: RemovableList, account: string, remove: (id: string) => Promise<unknown>): Promise<number> {
   for (let count = 0; ; ) {
     const { items } = await kept.list(account, { limit: PAGE, offset: 0 });
     if (items.length === 0) return count;

@@ -2,17 +2,17 @@
 import t from 'tap';
 import { SteadyClock } from '../../src/common/steady-clock.ts';
 import { Arrivals } from '../../src/ingest/arrival.ts';
-import type { Judged } from '../../src/ingest/resolve-quotas.ts';
+import type { Decided } from '../../src/ingest/resolve-quotas.ts';
 import { ALLOWED } from '../../src/policy/engine.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 const START = Date.UTC(2026, 10, 25);
 /** The arrival of each element. */
-const arrivalsOf = (clock: SteadyClock, all: (Judged | null)[], readAt: number) => {
+const arrivalsOf = (clock: SteadyClock, all: (Decided | null)[], readAt: number) => {
   const arrivals = Arrivals.of(clock, all, readAt);
   return all.map((_, i) => arrivals.of(i));
 };
-const judged = (...times: (number | null | undefined)[]): (Judged | null)[] =>
+const judged = (...times: (number | null | undefined)[]): (Decided | null)[] =>
   times.map((at) => (at === null ? null : { decision: ALLOWED, countedAt: at === undefined ? at : START + at }));
 
 function clockAt(ms: number) {

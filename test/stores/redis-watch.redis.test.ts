@@ -177,7 +177,7 @@ t.test('a new Redis is new, an older registry is adopted, and one that ClickHous
   await unknown.start();
   t.equal(unknown.trouble, undefined, 'it was not reported');
 
-  // As it was before there were marks.
+  // As a founding leaves it that was killed at its end.
   await new Accounts(store).create('old', actor);
   await store.redis.del(store.keys.registryMark());
   for (const key of store.keys.apiKeyMarks()) await store.redis.del(key);

@@ -16,12 +16,12 @@ const FIRST_SHARE = 1 / 3;
 /** The share of the other free places that it gets on top. */
 const MORE_SHARE = 1 / 2;
 
-type Held = { all: number; bound: number };
+type AccountSlots = { all: number; bound: number };
 
 export class BodySlots {
   readonly #what: string;
   readonly #max: number;
-  readonly #byAccount = new Map<string, Held>();
+  readonly #byAccount = new Map<string, AccountSlots>();
   #taken = 0;
 
   /** `what`: in the plural, for errors. */

@@ -123,10 +123,13 @@ function windowsOf(
   return [{ fromMs, toMs }, before(1), before(7)];
 }
 
-type Counted = Pick<Overview, 'figures' | 'anomalies' | 'tokens' | 'approvals' | 'agents' | 'policies' | 'deliveries'>;
+type OverviewCounts = Pick<
+  Overview,
+  'figures' | 'anomalies' | 'tokens' | 'approvals' | 'agents' | 'policies' | 'deliveries'
+>;
 
 /** The large counts first, then the others, so that an account does not ask for all at once. */
-async function countedOf(asked: OverviewQuery): Promise<Counted> {
+async function countedOf(asked: OverviewQuery): Promise<OverviewCounts> {
   const { parts, of, call } = asked;
   const { clickhouse } = parts;
   const { account } = call;

@@ -18,9 +18,9 @@ import { eventBody, type Operation, type Route, route } from '../route.ts';
 const FORMS = 'Protobuf (`application/x-protobuf`) or JSON, plain or with gzip.';
 const ERRORS = 'Errors are `google.rpc.Status` in the form of the request.';
 
-type Described = Pick<Operation, 'id' | 'tag' | 'summary' | 'description' | 'answers' | 'bodyExample'>;
+type OperationText = Pick<Operation, 'id' | 'tag' | 'summary' | 'description' | 'answers' | 'bodyExample'>;
 
-function otlpRoute(signal: OtlpSignal, request: Type.TSchema, operation: Described): Route {
+function otlpRoute(signal: OtlpSignal, request: Type.TSchema, operation: OperationText): Route {
   return route({
     method: 'POST',
     path: `/v1/${signal}`,

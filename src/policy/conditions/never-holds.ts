@@ -64,7 +64,7 @@ function addFlagsMistake(source: unknown, at: string, mistakes: Mistakes): void 
 }
 
 /** Equality with a text that its author means as something else. Operators take it as it is. */
-function looksOtherwise(field: FieldCondition, at: string): Found[] {
+function looksOtherwise(field: FieldCondition, at: string): Contradiction[] {
   if (!field.isShort || field.path.root === 'type' || field.path.root === 'agent_id') return [];
   return valuesAskedFor(field, at).flatMap(({ value, path }) => {
     const meantAs = typeof value === 'string' ? otherMeaning(value) : null;
@@ -87,10 +87,10 @@ function otherMeaning(text: string): string | null {
   return text.includes('*') ? `{"glob": ${shownValue(text)}}` : null;
 }
 
-type Found = { path: string; message: string };
+type Contradiction = { path: string; message: string };
 
 /** A bare `outcome` is looked up in the payload like any other, but it is an outcome that its author has in mind. */
-function inPayload(field: FieldCondition, at: string): Found[] {
+function inPayload(field: FieldCondition, at: string): Contradiction[] {
   if (field.key !== 'outcome') return [];
   return valuesOutside(field, OUTCOMES, at).map(({ path, message }) => ({
     path,
@@ -98,7 +98,7 @@ function inPayload(field: FieldCondition, at: string): Found[] {
   }));
 }
 
-function inEvent(field: FieldCondition, at: string): Found[] {
+function inEvent(field: FieldCondition, at: string): Contradiction[] {
   const { root } = field.path;
   const values = root === 'type' ? valuesOutside(field, EVENT_TYPES, at) : valuesThatAreNoText(field, at);
   const outside = [...values, ...comparesNoNumber(field, at), ...namesNoAgent(field, at)];
@@ -125,7 +125,7 @@ function valuesAskedFor({ operators, isShort }: FieldCondition, at: string): { v
   });
 }
 
-function valuesOutside(field: FieldCondition, set: readonly string[], at: string): Found[] {
+function valuesOutside(field: FieldCondition, set: readonly string[], at: string): Contradiction[] {
   return valuesAskedFor(field, at)
     .filter(({ value }) => !set.includes(value as string))
     .map(({ value, path }) => {
@@ -138,7 +138,7 @@ function valuesOutside(field: FieldCondition, set: readonly string[], at: string
 const COMPARE_NUMBERS = ['gt', 'gte', 'lt', 'lte'] as const;
 
 /** `trace_id` and `agent_id` are text. A trace may be named by a number, so that may be compared with one. */
-function valuesThatAreNoText(field: FieldCondition, at: string): Found[] {
+function valuesThatAreNoText(field: FieldCondition, at: string): Contradiction[] {
   const { root } = field.path;
   return valuesAskedFor(field, at)
     .filter(({ value }) => typeof value !== 'string')
@@ -148,7 +148,7 @@ function valuesThatAreNoText(field: FieldCondition, at: string): Found[] {
     });
 }
 
-function namesNoAgent(field: FieldCondition, at: string): Found[] {
+function namesNoAgent(field: FieldCondition, at: string): Contradiction[] {
   if (field.path.root !== 'agent_id') return [];
   return valuesAskedFor(field, at)
     .filter(({ value }) => typeof value === 'string' && !isId('agent', value))
@@ -156,7 +156,7 @@ function namesNoAgent(field: FieldCondition, at: string): Found[] {
 }
 
 /** What is no number counts as met; here that would be every event. */
-function comparesNoNumber({ path: { root }, operators }: FieldCondition, at: string): Found[] {
+function comparesNoNumber({ path: { root }, operators }: FieldCondition, at: string): Contradiction[] {
   if (root === 'trace_id') return [];
   return COMPARE_NUMBERS.filter((name) => operators.has(name)).map((name) => ({
     path: below(at, name),

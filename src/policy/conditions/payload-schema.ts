@@ -51,14 +51,16 @@ const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
 type Validate = ((payload: unknown) => boolean) & { errors?: { instancePath: string; keyword: string }[] | null };
 
-type Judged = { payload: JsonObject; payloadText: string };
+type PayloadWithText = { payload: JsonObject; payloadText: string };
 
 /** The payload as ajv gets it; `sent`: for each object and array in it the one with the numbers as they were sent. */
-const asDoubles = perPayload(({ payload, payloadText }: Judged): { payload: JsonObject; sent: SentNumbers['sent'] } => {
-  if (!mayHoldLongNumber(payloadText)) return { payload, sent: NOTHING_LONG };
-  const sent = new Map<object, object>();
-  return { payload: rounded(payload, sent) as JsonObject, sent };
-});
+const asDoubles = perPayload(
+  ({ payload, payloadText }: PayloadWithText): { payload: JsonObject; sent: SentNumbers['sent'] } => {
+    if (!mayHoldLongNumber(payloadText)) return { payload, sent: NOTHING_LONG };
+    const sent = new Map<object, object>();
+    return { payload: rounded(payload, sent) as JsonObject, sent };
+  },
+);
 const NOTHING_LONG: SentNumbers['sent'] = new Map();
 
 export class PayloadSchema {
@@ -101,7 +103,7 @@ export class PayloadSchema {
   }
 
   /** True if the payload does not satisfy the schema. Throws OverBudget. */
-  test({ payload, payloadText }: Judged, budget: Budget): boolean {
+  test({ payload, payloadText }: PayloadWithText, budget: Budget): boolean {
     const payloadCharacters = payloadText.length;
     budget.spend(VISIT_UNITS * this.#size);
     // A payload cannot have more values than half its characters; only a large one is worth counting.
@@ -118,7 +120,7 @@ export class PayloadSchema {
    * What does not satisfy it, to be asked where `test` says so: the steps to the value, and the keyword. Throws
    * OverBudget.
    */
-  failure(event: Judged, budget: Budget): { steps: Step[]; keyword: string } | null {
+  failure(event: PayloadWithText, budget: Budget): { steps: Step[]; keyword: string } | null {
     if (!this.test(event, budget)) return null;
     // Of a combination (`anyOf`) the parts come first, and last the whole.
     const error = this.#validate.errors?.at(-1);

@@ -104,8 +104,8 @@ function answerOf(sent: ObjectText, { reason, redacted, result }: PointVerdict):
 }
 
 /** `last`: JSON of what is left of the last of `texts`. */
-type Given = { left: ReadonlyMap<string, string>; last: string | undefined };
-type Redaction = { sent: ObjectText; redacted: ObjectText; given: Given };
+type TextsLeft = { left: ReadonlyMap<string, string>; last: string | undefined };
+type Redaction = { sent: ObjectText; redacted: ObjectText; given: TextsLeft };
 
 function isGivenBack(key: string, { sent, redacted, given }: Redaction): boolean {
   if (key === 'texts') return redacted.has('texts');
@@ -115,7 +115,7 @@ function isGivenBack(key: string, { sent, redacted, given }: Redaction): boolean
 }
 
 /** What is left of each of `texts`, by what it says; of equal ones the first counts. */
-function givenBack(sent: ObjectText, redacted: ObjectText): Given {
+function givenBack(sent: ObjectText, redacted: ObjectText): TextsLeft {
   const [before, after] = [sent, redacted].map((of) => {
     const texts = of.raw('texts') ?? '[]';
     return (itemsOf(texts) ?? []).map((item) => textAt(texts, item));
