@@ -73,6 +73,13 @@ export const PolicyMatch = Type.Object({
     'high',
   ),
   detail: about(MatchDetail, 'What the match says beyond the policy itself.'),
+  description: Type.Optional(
+    about(
+      Type.String(),
+      'Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.',
+      'Payments over 1,000 need an invoice: call request_invoice.',
+    ),
+  ),
 });
 export type PolicyMatch = Type.Static<typeof PolicyMatch>;
 

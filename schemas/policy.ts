@@ -33,7 +33,10 @@ export const PolicyCreate = Type.Object(
       ),
     ),
     description: Type.Optional(
-      about(Description, 'What the policy is for. At most 2,000 characters. Left out: there is none.'),
+      about(
+        Description,
+        'What the policy is for, and what an agent that it stops is told: why, and what to do instead. At most 2,000 characters. Left out: there is none.',
+      ),
     ),
     status: Type.Optional(
       about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it. Left out: `active`.'),

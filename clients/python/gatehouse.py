@@ -982,7 +982,8 @@ def _decision_of(event):
     try:
         result = event["policy_result"]
         outcome, approval, matches = result["outcome"], result.get("approval_id"), result["matches"]
-        name = next((match["name"] for match in matches if match["policy_id"] == result.get("policy_id")), None)
+        decided = next((match for match in matches if match["policy_id"] == result.get("policy_id")), None)
+        described = None if decided is None else decided.get("description")
         inactive, event_id = result.get("reason") == "agent_inactive", event["id"]
         redacted = event.get("redacted_payload")
     except (AttributeError, KeyError, TypeError):
@@ -990,7 +991,7 @@ def _decision_of(event):
     if outcome == "allowed":
         reason = None
     elif outcome == "blocked":
-        named = "Blocked." if name is None else 'Blocked by policy "%s".' % name
+        named = "Blocked." if decided is None else described or 'Blocked by policy "%s".' % decided["name"]
         reason = "Blocked: the agent is switched off." if inactive else named
     elif outcome == "pending":
         reason = "Approval %s is pending: a person has not decided it yet." % approval

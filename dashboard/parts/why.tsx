@@ -163,6 +163,11 @@ export function Match({
         </span>{' '}
         <Severity severity={match.severity} /> {decided && <strong>decided</strong>}
       </p>
+      {match.description !== undefined && (
+        <p class="quiet">
+          Told to the agent: <Literal text={match.description} />
+        </p>
+      )}
       <Reasons detail={match.detail as MatchDetail} policy={judged} />
     </li>
   );

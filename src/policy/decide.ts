@@ -5,7 +5,7 @@ import type { ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.
 import { Budget, EXPLAIN_UNITS } from './budget.ts';
 import { ALLOWED, byOrder, type EntryCheck, isFilter } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
-import type { Decision, Detail, Judgement, RateCheck, RuleMatch } from './judgement.ts';
+import type { Decision, Detail, IndexedRule, Judgement, RateCheck, RuleMatch } from './judgement.ts';
 import { perText, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 
@@ -46,17 +46,29 @@ export function decide(judgement: Judgement, retryAfter: readonly number[], mint
   const policyId = deciding?.entry.rule.policy.id ?? null;
   const approvalId = outcome === 'pending' ? mintApprovalId() : undefined;
   const head = `{"outcome":"${outcome}","reason":${reason === null ? 'null' : '"policy"'},"policy_id":${policyId === null ? 'null' : `"${policyId}"`}`;
-  const matches = found.map(({ entry, detail }) => `${entry.json}${JSON.stringify(detail)}}`).join();
+  const matches = found.map(
+    (match) =>
+      `${match.entry.json}${JSON.stringify(match.detail)}${match === deciding ? match.entry.descriptionJson : ''}}`,
+  );
   return {
     outcome,
     reason,
     policyId,
     ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as RequireApprovalTerms }),
-    matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
-    resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
+    matches: found.map((match) => ({
+      ...match.entry.match,
+      detail: match.detail,
+      ...(match === deciding ? descriptionOf(match.entry) : {}),
+    })),
+    resultJson: `${head},"matches":[${matches.join()}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
     redacted,
     ...(isOver ? { limits: checks.filter((_, i) => retryAfter[i]) } : {}),
   };
+}
+
+/** Once, in the match that decides: those of all policies could be larger than the event. */
+function descriptionOf({ rule: { policy } }: IndexedRule): { description?: string } {
+  return policy.description ? { description: policy.description } : {};
 }
 
 /** The matches with those of the limits that are over, in the order of the policies. */

@@ -25,6 +25,8 @@ export type IndexedRule = {
   match: Omit<PolicyMatch, 'detail'>;
   /** The text of the match up to its detail. */
   json: string;
+  /** What its match has behind the detail where it decides; '' where the policy has no description. */
+  descriptionJson: string;
   /** Where a data filter's needles are in its scanner. */
   needles: number[];
   filter: Filter | null;

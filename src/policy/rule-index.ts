@@ -39,7 +39,7 @@ export type Plan = {
 /** `sought`: takes what the rule's demands speak of. */
 export function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule {
   const indexed = new Set(rule.conditions.filter(isIndexed));
-  const { id, revision, name, type, actions, severity } = rule.policy;
+  const { id, revision, name, type, actions, severity, description } = rule.policy;
   const match = { policy_id: id, revision, name, type, actions, severity };
   return {
     rule,
@@ -47,6 +47,7 @@ export function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule 
     outcome: outcomeOfMatch(type, actions),
     match,
     json: `${JSON.stringify(match).slice(0, -1)},"detail":`,
+    descriptionJson: description ? `,"description":${JSON.stringify(description)}` : '',
     needles: [],
     filter: null,
     ...demandsOf(rule, indexed, sought),

@@ -13,7 +13,15 @@ for (const [name, type, conditions] of [
   ['ask for refunds', 'require_approval', { tool: 'refund' }],
 ] as const)
   await api.post('/v1/policies', { name, type, conditions, actions: ['block'] });
+await api.post('/v1/policies', {
+  ...{ name: 'no wires', type: 'block_action', actions: ['block'], description: 'Send an invoice instead.' },
+  conditions: { tool: 'wire' },
+});
 const agent = (await api.post('/v1/agents', { name: 'python' })).json.id as string;
+await api.until(
+  () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'wire' } }),
+  ({ json }) => json.policy_result.outcome === 'blocked',
+);
 await api.until(
   () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'refund' } }),
   ({ json }) => json.policy_result.outcome === 'pending',
@@ -34,10 +42,17 @@ async def glance(at): return "glanced"
 say(look("x"))
 say(failure(pay, 5))
 say(asyncio.run(glance("y")))
+say(client(agent="python").decide("wire").reason)
 say(failure(client(key="gth_wrong").decide, "look"))
 `);
   t.same([status, stderr], [0, '']);
-  t.match(lines, ['saw x', ['Blocked', 'Blocked by policy "no pay".'], 'glanced', ['ApiError', /API key/]]);
+  t.match(lines, [
+    'saw x',
+    ['Blocked', 'Blocked by policy "no pay".'],
+    'glanced',
+    'Send an invoice instead.',
+    ['ApiError', /API key/],
+  ]);
   const { json } = await api.get('/v1/traces/py-guarded');
   t.match(json.events, [
     { payload: { tool: 'look', arguments: { at: 'x', far: false } } },

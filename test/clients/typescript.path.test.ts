@@ -32,6 +32,10 @@ for (const [name, type, conditions] of [
   ['ask for refunds', 'require_approval', { tool: 'refund' }],
 ] as const)
   await api.post('/v1/policies', { name, type, conditions, actions: ['block'] });
+await api.post('/v1/policies', {
+  ...{ name: 'no wires', type: 'block_action', actions: ['block'], description: 'Send an invoice instead.' },
+  conditions: { tool: 'wire' },
+});
 await api.post('/v1/agents', { name: 'client' });
 await api.until(
   async () => {
@@ -50,6 +54,11 @@ t.test('a guard calls what is allowed and nothing else', async (t) => {
   t.equal(await look({ at: 'x' }, { traceId: 'guarded' }), 1);
   const error = await pay({ amount: 5 }, { traceId: 'guarded' }).catch((cause: unknown) => cause);
   t.match(error, { name: 'BlockedError', message: 'Blocked by policy "no pay".', eventId: /^evt_/ });
+  await api.until(
+    async () => ({ ...(await api.get('/healthz')), json: await new Gatehouse(options()).decide({ tool: 'wire' }) }),
+    ({ json }) => json.allowed === false,
+  );
+  await t.rejects(gatehouse.guard('wire', () => 0)({}), { name: 'BlockedError', message: 'Send an invoice instead.' });
   t.same(calls, [{ at: 'x' }]);
   const { json } = await api.get('/v1/traces/guarded');
   t.match(json.events, [

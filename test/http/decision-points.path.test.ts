@@ -4,7 +4,7 @@
 import { spawnSync } from 'node:child_process';
 import t from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
-import { Api } from '../support/api.ts';
+import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { sharedService } from '../support/shared-service.ts';
 
@@ -33,6 +33,11 @@ await api.until(
   () => api.post(LITELLM, { texts: ['to a@example.com'] }),
   ({ json }) => json.action === 'GUARDRAIL_INTERVENED',
 );
+const INSTEAD = 'Deleted rows cannot be had again: call archive_rows instead.';
+await api.post('/v1/policies', {
+  ...{ name: 'no drops', type: 'block_action', actions: ['block'], description: INSTEAD },
+  conditions: { expression: 'payload.tool == "drop_rows" || payload.prompt == "drop_rows"' },
+});
 const KEY = 'sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH';
 
 t.test('hooks of Claude Code', async (t) => {
@@ -115,6 +120,26 @@ t.test('what needs an approval is waited for, and then denied', async (t) => {
   const other = next.json.items.find(({ id }: { id: string }) => id !== denied.approval_id);
   await api.post(`/v1/approvals/${other.id}`, { decision: 'deny' });
   t.match((await refusing).json.result, { decision: 'deny', reason: `Approval ${other.id} was denied.` });
+});
+
+t.test('what a policy says of itself is told in place of its name', async (t) => {
+  const isTold = async (path: string, body: object, told: (json: Answer['json']) => unknown) => {
+    const { json } = await api.until(
+      () => api.post(path, body),
+      (answer) => told(answer.json) !== undefined,
+    );
+    t.equal(told(json), INSTEAD, path);
+  };
+  const input = { agent: 'opa', tool: 'drop_rows', args: {} };
+  await isTold(OPA, { input }, ({ result }) => result.reason);
+  const hook = { hook_event_name: 'PreToolUse', tool_name: 'drop_rows', tool_input: {} };
+  await isTold(CLAUDE, hook, ({ hookSpecificOutput: said }) => said?.permissionDecisionReason);
+  await isTold(LITELLM, { texts: ['drop_rows'] }, (json) => json.blocked_reason);
+  const { id } = (await api.get('/v1/agents?name=opa')).json.items[0];
+  const event = { type: 'tool_call', payload: { tool: 'drop_rows' } };
+  await isTold(`/v1/agents/${id}/events`, event, ({ policy_result: { matches } }) => matches[0]?.description);
+  const { json } = await api.get(`/v1/agents/${id}/events?limit=1`);
+  t.equal(json.items[0].policy_result.matches[0].description, INSTEAD, 'and it is kept what was told');
 });
 
 t.test("LiteLLM's guardrail", async (t) => {

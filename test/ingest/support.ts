@@ -128,6 +128,7 @@ export type PolicyOrder = {
   actions: readonly string[];
   agent_id?: string | null;
   severity?: string | null;
+  description?: string;
 };
 
 export function policiesOf(orders: readonly PolicyOrder[]): Policy[] {

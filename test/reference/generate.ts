@@ -486,16 +486,18 @@ const order = fc.record({
   actions: fc.constantFrom(['block'], ['alert'], ['log'], ['block', 'alert'], ['alert', 'log']),
   severity: fc.constantFrom(null, 'low', 'critical'),
   mine: fc.constantFrom<boolean | null>(null, null, true, false),
+  description: fc.constantFrom('', 'Ask for "help" \u2028 instead.'),
 });
 export type Order = typeof order extends fc.Arbitrary<infer T> ? T : never;
 /** What `policiesOf` makes policies of; some would be refused when they are created. `me`: the agent's id. */
 export function orders(me: string) {
   return fc.array(order, { maxLength: 6 }).map((list) =>
-    list.map(({ kind, fields, extras, actions, severity, mine }) => ({
+    list.map(({ kind, fields, extras, actions, severity, mine, description }) => ({
       type: kind.type,
       conditions: { ...Object.fromEntries(fields), ...kind.conditions, ...extras },
       actions,
       severity,
+      description,
       agent_id: mine === null ? null : mine ? me : `${me.slice(0, -1)}0`,
     })),
   );

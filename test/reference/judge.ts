@@ -74,8 +74,11 @@ export class Judge {
     return {
       outcome: deciding === undefined ? 'allowed' : meant(deciding.policy),
       deciding: deciding?.policy ?? null,
-      matches: all.map(({ policy: { id, revision, name, type, actions, severity }, detail }) => {
-        return { policy_id: id, revision, name, type, actions, severity, detail: detail as PolicyMatch['detail'] };
+      matches: all.map(({ policy, detail }) => {
+        const { id, revision, name, type, actions, severity, description } = policy;
+        const match = { policy_id: id, revision, name, type, actions, severity };
+        const told = policy === deciding?.policy && description ? { description } : {};
+        return { ...match, detail: detail as PolicyMatch['detail'], ...told };
       }),
       redacting: found.map(({ policy }) => policy).filter(({ conditions }) => conditions['redact'] === true),
       counted,

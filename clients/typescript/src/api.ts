@@ -131,6 +131,11 @@ export interface components {
             severity: components["schemas"]["Severity"] | null;
             /** @description What the match says beyond the policy itself. */
             detail: components["schemas"]["ConditionsDetail"];
+            /**
+             * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
+             * @example Payments over 1,000 need an invoice: call request_invoice.
+             */
+            description?: string;
         };
         /**
          * @description A condition of the policy that held, with one of its operators.
@@ -305,6 +310,11 @@ export interface components {
             severity: components["schemas"]["Severity"] | null;
             /** @description What the match says beyond the policy itself. */
             detail: components["schemas"]["DataFilterDetail"];
+            /**
+             * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
+             * @example Payments over 1,000 need an invoice: call request_invoice.
+             */
+            description?: string;
         };
         /**
          * @description A kind of personal data or secret that a `data_filter` policy finds.
@@ -554,6 +564,11 @@ export interface components {
             severity: components["schemas"]["Severity"] | null;
             /** @description What the match says beyond the policy itself. */
             detail: components["schemas"]["RateLimitDetail"];
+            /**
+             * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
+             * @example Payments over 1,000 need an invoice: call request_invoice.
+             */
+            description?: string;
         };
         /** @description A match of a policy of the type `require_approval`. */
         RequireApprovalMatch: {
@@ -592,6 +607,11 @@ export interface components {
             severity: components["schemas"]["Severity"] | null;
             /** @description What the match says beyond the policy itself. */
             detail: components["schemas"]["ConditionsDetail"];
+            /**
+             * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
+             * @example Payments over 1,000 need an invoice: call request_invoice.
+             */
+            description?: string;
         };
         /**
          * @description From the lowest to the highest.

@@ -6,7 +6,7 @@ export type Decision = {
   /** May it be done? */
   allowed: boolean;
   outcome: 'allowed' | 'blocked' | 'pending' | 'unavailable';
-  /** Why not, one sentence for the model. undefined: it may be done. */
+  /** Why not, for the model: the description of the policy, where it has one. undefined: it may be done. */
   reason?: string;
   /** undefined: it is not known whether one was recorded. */
   eventId?: string;
@@ -23,13 +23,13 @@ export function decisionOf(answer: unknown): Decision {
   if (typeof id !== 'string' || typeof result?.outcome !== 'string' || !Array.isArray(result.matches))
     throw unexpected('no event with its policy_result');
   const { outcome, matches, policy_id, approval_id } = result;
-  const name = matches.find((match) => match.policy_id === policy_id)?.name;
+  const { name, description } = matches.find((match) => match.policy_id === policy_id) ?? {};
   const reasons: Record<string, string | undefined> = {
     allowed: undefined,
     blocked:
       result.reason === 'agent_inactive'
         ? 'Blocked: the agent is switched off.'
-        : `Blocked${name === undefined ? '' : ` by policy "${name}"`}.`,
+        : (description ?? `Blocked${name === undefined ? '' : ` by policy "${name}"`}.`),
     pending: `Approval ${approval_id} is pending: a person has not decided it yet.`,
   };
   if (!Object.hasOwn(reasons, outcome)) throw unexpected(`the outcome ${JSON.stringify(outcome)}`);

@@ -201,8 +201,9 @@ async function agentOf(
 function wordOf({ text, result: { outcome, reason, matches, policy_id } }: Judged): Word {
   if (outcome === 'allowed') return { allowedMs: Date.parse(text.string('received_at')!) };
   if (reason === 'agent_inactive') return { reason: AGENT_OFF };
-  const name = matches.find((match) => match.policy_id === policy_id)?.name;
-  return { reason: name === undefined ? 'Blocked.' : `Blocked by policy "${name}".` };
+  const decided = matches.find((match) => match.policy_id === policy_id);
+  if (decided === undefined) return { reason: 'Blocked.' };
+  return { reason: decided.description ?? `Blocked by policy "${decided.name}".` };
 }
 
 /** The decision, where there is one by then. */
