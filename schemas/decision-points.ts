@@ -144,6 +144,60 @@ export const OpaAnswer = Type.Object({
   ),
 });
 
+const Filled = Type.String({ minLength: 1 });
+const properties = (of: string) =>
+  Type.Optional(about(FreeObject, `What else is said of ${of}. Left out: nothing.`, { amount: 20 }));
+
+/** Of clients of AuthZEN. */
+export const AuthZenQuestion = Type.Object(
+  {
+    subject: Type.Object(
+      {
+        type: about(Filled, 'What kind of subject it is. `agent`: it is the agent that asks.', 'agent'),
+        id: about(Filled, 'Which it is; of an agent its id or name.', 'support-bot'),
+        properties: properties('the subject'),
+      },
+      { additionalProperties: false, description: 'Who wants to do it.' },
+    ),
+    action: Type.Object(
+      {
+        name: about(Filled, 'What is to be done: the `tool` of the event.', 'refund'),
+        properties: properties('it: the `arguments` of the event'),
+      },
+      { additionalProperties: false, description: 'What the subject wants to do.' },
+    ),
+    resource: Type.Object(
+      {
+        type: about(Filled, 'What kind of thing it is.', 'order'),
+        id: about(Filled, 'Which it is.', '7'),
+        properties: properties('the resource'),
+      },
+      { additionalProperties: false, description: 'To what it is to be done.' },
+    ),
+    context: Type.Optional(
+      about(FreeObject, 'What else matters; `trace_id`: what the events of one run share. Left out: nothing.', {
+        trace_id: 'conversation-1',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+export const AuthZenAnswer = Type.Object({
+  decision: about(Type.Boolean(), 'Whether it may be done.', false),
+  context: Type.Object(
+    {
+      reason: Type.Optional(reasonOf('Why not. Left out: it may be done.')),
+      event_id: about(Type.String(), 'The event that was recorded.', exampleId('evt')),
+      policy_id: Type.Optional(about(Type.String(), 'The policy that decided. Left out: none did.', exampleId('pol'))),
+      approval_id: Type.Optional(
+        about(Type.String(), 'The approval that it waits for. Left out: none.', exampleId('apr')),
+      ),
+    },
+    { description: 'What it follows from.' },
+  ),
+});
+
 /** LiteLLM's generic guardrail. */
 export const LiteLlmCheck = Type.Object({
   texts: Type.Optional(about(Type.Array(Type.String()), 'What is said. Left out: nothing.', ['Call me at 555-0100'])),

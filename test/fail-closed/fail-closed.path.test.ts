@@ -94,6 +94,11 @@ const HTTP: Record<string, HttpWay> = {
       isDenied: ({ result }) => /"deny"/.test(JSON.stringify(result)),
     },
   },
+  authzen: {
+    ...{ path: '/access/v1/evaluation?wait=0', large: 1.1e6, isDenied: ({ decision }) => decision === false },
+    sound: { subject: { type: 'agent', id: 'asks' }, action: { name: 'ls' }, resource: { type: 'file', id: 'x' } },
+    unclear: { subject: { type: 'agent', id: 'asks' }, action: { name: 'ls' } },
+  },
   litellm: {
     ...{ path: '/beta/litellm_basic_guardrail_api?agent=asks&wait=0', sound: { texts: ['x'] }, large: 1.1e6 },
     ...{ unclear: { texts: [7] }, isDenied: ({ action }) => action === 'BLOCKED' },

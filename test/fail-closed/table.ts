@@ -137,6 +137,15 @@ export const WAYS: Record<string, Way> = {
       seen('400', 'the place is in `details`; nothing is recorded'),
     ),
   },
+  authzen: {
+    name: 'access evaluations of AuthZEN',
+    cells: overHttp(
+      'the client decides; one that keeps to the standard denies',
+      '413',
+      seen('denied', '200 with `"decision": false` and the id, after `wait` (45 s)'),
+      seen('400', 'the place is in `details`; nothing is recorded'),
+    ),
+  },
   litellm: {
     name: "LiteLLM's guardrail",
     cells: overHttp(

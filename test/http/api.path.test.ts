@@ -894,6 +894,12 @@ t.test('decision points answer in the forms of those who ask', async (t) => {
   t.same((await api.post('/v1/hooks/windsurf', command)).json, {});
   const query = { input: { agent: 'asks', tool: { name: 'ls' }, args: {} } };
   t.equal((await api.post('/v1/data/gatehouse/decision', query)).json.result.decision, 'allow');
+  const [subject, resource] = [
+    { type: 'agent', id: 'asks' },
+    { type: 'order', id: '7' },
+  ];
+  const evaluation = { subject, action: { name: 'ls' }, resource };
+  t.equal((await api.post('/access/v1/evaluation', evaluation)).json.decision, true);
   t.same((await api.post('/beta/litellm_basic_guardrail_api', { texts: ['hello'] })).json, { action: 'NONE' });
 });
 

@@ -14,6 +14,7 @@ await api.describe();
 
 const CLAUDE = '/v1/hooks/claude-code';
 const OPA = '/v1/data/gatehouse/decision';
+const AUTHZEN = '/access/v1/evaluation';
 const LITELLM = '/beta/litellm_basic_guardrail_api';
 
 async function policy(name: string, type: string, conditions: object): Promise<void> {
@@ -97,6 +98,45 @@ t.test('queries of OPA clients', async (t) => {
   t.equal((await api.get(`/v1/agents/${agent.id}/events`)).json.total, 3);
 });
 
+t.test('access evaluations of AuthZEN', async (t) => {
+  const subject = { type: 'agent', id: 'authzen' };
+  const resource = { type: 'host', id: 'web-1', properties: { zone: 'eu' } };
+  const asked = (command: string) => ({
+    ...{ subject, resource, context: { trace_id: 't-zen', at: 1.0 } },
+    action: { name: 'Bash', properties: { command } },
+  });
+  await api.post('/v1/agents', { name: 'authzen' });
+  const allowed = await api.post(AUTHZEN, asked('ls'), { headers: { 'x-request-id': 'zen-1' } });
+  t.match(allowed.json, { decision: true, context: { event_id: /^evt_/ } });
+  t.equal(allowed.headers.get('x-request-id'), 'zen-1', 'as the standard has it');
+  t.match((await api.post(AUTHZEN, asked('rm -rf /'))).json, {
+    decision: false,
+    context: { reason: 'Blocked by policy "no rm".', policy_id: /^pol_/ },
+  });
+  t.match((await api.post(AUTHZEN, asked('mail a@example.com'))).json, {
+    decision: false,
+    context: { reason: /^Policy "no addresses" redacts part of this/ },
+  });
+  const { json } = await api.get('/v1/traces/t-zen');
+  t.match(json, { event_count: 3, outcomes: { allowed: 2, blocked: 1 } });
+  t.match(json.events[0].payload, { tool: 'Bash', arguments: { command: 'ls' }, subject, resource });
+  const user = { ...asked('ls'), subject: { type: 'user', id: 'alice' } };
+  t.equal((await api.post(AUTHZEN, user)).status, 400, 'whose it is has to be said');
+  t.equal((await api.post(`${AUTHZEN}?agent=authzen`, user)).json.decision, true);
+  for (const [body, path] of [
+    [{ ...asked('ls'), resource: undefined }, '/resource'],
+    [{ ...asked('ls'), action: { name: '' } }, '/action/name'],
+    [{ ...asked('ls'), subject: { type: 'agent' } }, '/subject/id'],
+    [{ ...asked('ls'), evaluations: [] }, '/evaluations'],
+    [{ ...asked('ls'), action: { name: 'Bash', arguments: {} } }, '/action/arguments'],
+    [{ ...asked('ls'), context: 'now' }, '/context'],
+  ] as const) {
+    const { status, json } = await api.post(AUTHZEN, body);
+    t.match({ status, path: json.error.details[0].path }, { status: 400, path });
+  }
+  t.equal((await api.get('/v1/traces/t-zen')).json.event_count, 3, 'what is refused is not recorded');
+});
+
 t.test('what needs an approval is waited for, and then denied', async (t) => {
   const ask = (wait: number) =>
     api.post(`${OPA}?wait=${wait}`, { input: { agent: 'opa', tool: 'refund', args: { order: 7 } } });
@@ -135,6 +175,9 @@ t.test('what a policy says of itself is told in place of its name', async (t) =>
   const hook = { hook_event_name: 'PreToolUse', tool_name: 'drop_rows', tool_input: {} };
   await isTold(CLAUDE, hook, ({ hookSpecificOutput: said }) => said?.permissionDecisionReason);
   await isTold(LITELLM, { texts: ['drop_rows'] }, (json) => json.blocked_reason);
+  const action = { name: 'drop_rows' };
+  const evaluation = { subject: { type: 'agent', id: 'opa' }, action, resource: { type: 'table', id: 'orders' } };
+  await isTold(AUTHZEN, evaluation, ({ context }) => context.reason);
   const { id } = (await api.get('/v1/agents?name=opa')).json.items[0];
   const event = { type: 'tool_call', payload: { tool: 'drop_rows' } };
   await isTold(`/v1/agents/${id}/events`, event, ({ policy_result: { matches } }) => matches[0]?.description);

@@ -165,6 +165,13 @@ const ASKS: Record<string, Ask> = {
   'POST /v1/data/gatehouse/decision': {
     body: ({ agent }) => ({ input: { agent, type: 'custom', payload: {} } }),
   },
+  'POST /access/v1/evaluation': {
+    body: ({ agent }) => ({
+      subject: { type: 'agent', id: agent },
+      action: { name: 'look' },
+      resource: { type: 'order', id: '7' },
+    }),
+  },
   'POST /beta/litellm_basic_guardrail_api': {
     path: '/beta/litellm_basic_guardrail_api?agent=:agent',
     body: () => ({}),

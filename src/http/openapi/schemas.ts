@@ -57,6 +57,8 @@ import {
 import { FreeObject, Metadata, page } from '../../../schemas/common.ts';
 import { OPERATORS } from '../../../schemas/condition.ts';
 import {
+  AuthZenAnswer,
+  AuthZenQuestion,
   Hook,
   HookAnswer,
   LiteLlmAnswer,
@@ -374,6 +376,8 @@ const NAMED: Record<string, Named> = {
   HookAnswer: of('What a hook is answered. Each tool reads its own members.', HookAnswer),
   OpaQuery: of('A query, in the form of the Open Policy Agent.', OpaQuery),
   OpaAnswer: of('A decision, in the form of the Open Policy Agent.', OpaAnswer),
+  AuthZenQuestion: taken('An access evaluation, in the form of AuthZEN.', AuthZenQuestion),
+  AuthZenAnswer: of('A decision, in the form of AuthZEN.', AuthZenAnswer),
   LiteLlmCheck: taken('What LiteLLM asks of a guardrail.', LiteLlmCheck),
   LiteLlmAnswer: of('What LiteLLM is answered.', LiteLlmAnswer),
   RpcStatus: of('What went wrong, as google.rpc.Status has it.', RpcStatus),
