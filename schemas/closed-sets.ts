@@ -160,6 +160,9 @@ export const AUDIT_ACTIONS = [
   'view.deleted',
   'hold.created',
   'hold.released',
+  'connection.created',
+  'connection.updated',
+  'connection.deleted',
   'account.updated',
   'account.deleted',
   'registry.recovered',
@@ -178,9 +181,16 @@ export const RESOURCE_TYPES = [
   'backtest',
   'view',
   'hold',
+  'connection',
   'account',
 ] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
+
+/** What a connection answers where it cannot judge; and whether it stops anything at all. */
+export const ON_FAILURE = ['deny', 'allow'] as const;
+export const CONNECTION_MODES = ['enforce', 'watch'] as const;
+/** What tells the agents of a connection apart. */
+export const AGENTS_BY = ['application', 'actor'] as const;
 
 /** Lists of the dashboard that a view can be saved of. */
 export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;

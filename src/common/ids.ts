@@ -20,6 +20,7 @@ export const ID_PREFIXES = {
   backtest: 'bkt_',
   view: 'viw_',
   hold: 'hld_',
+  connection: 'con_',
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

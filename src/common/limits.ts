@@ -150,6 +150,8 @@ export const ALERTS_MAX = 1_000;
 export const HOLDS_MAX = 100;
 /** Saved views: 200 KB of Redis at most, and more than a menu is read to the end. */
 export const VIEWS_MAX = 100;
+/** Connections: an organisation has a few products that send hooks. Their secrets are in the cache of each front. */
+export const CONNECTIONS_MAX = 100;
 /**
  * What keys that are bound to an agent may fill of each bound of the account, all of them together: the rest is left to
  * its people. And of one agent policies, alerts and keys together, more than which its own keys do not add: of those in

@@ -28,6 +28,7 @@ import type { ApiKeys } from '../registry/api-keys.ts';
 import type { ApprovalWaits } from '../registry/approval-waits.ts';
 import type { Approvals } from '../registry/approvals.ts';
 import type { Backtests } from '../registry/backtests.ts';
+import type { Connections } from '../registry/connections.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
 import type { Holds } from '../registry/holds.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
@@ -79,6 +80,7 @@ export type Parts = {
     sessions: Sessions;
     views: Views;
     holds: Holds;
+    connections: Connections;
   };
   authenticator: Pick<Authenticator, 'principalOf'>;
   limiter: Pick<RequestLimiter, 'admit'>;

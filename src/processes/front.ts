@@ -57,6 +57,7 @@ import { Approvals } from '../registry/approvals.ts';
 import { Backtests, type FetchRevision } from '../registry/backtests.ts';
 import { RegistryCache } from '../registry/cache.ts';
 import type { RegistryStore } from '../registry/commit.ts';
+import { Connections } from '../registry/connections.ts';
 import { Deliveries } from '../registry/deliveries.ts';
 import { Holds } from '../registry/holds.ts';
 import { NewAgents } from '../registry/new-agents.ts';
@@ -361,6 +362,7 @@ function makeRegistry(
     sessions: new Sessions(store),
     views: new Views(store),
     holds: new Holds(store),
+    connections: new Connections(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),
   };
 }

@@ -165,6 +165,11 @@ export class Keys {
   /** Hash view id -> JSON SavedView. */
   views = (account: string) => this.#a(account, 'views');
   viewNames = (account: string) => this.#a(account, 'view-names');
+  /** Hash connection id -> JSON ConnectionRecord. */
+  connections = (account: string) => this.#a(account, 'connections');
+  connectionNames = (account: string) => this.#a(account, 'connection-names');
+  /** Hash connection id -> account id. A connection's id hashes to the shard of its account. */
+  connectionAccounts = (shard: number) => this.#r(shard, 'connection-accounts');
   /** Hash delivery id -> JSON DeliveryRecord, from its enqueueing to its end: what waits to be sent. */
   deliveries = (account: string) => this.#a(account, 'deliveries');
   /**

@@ -1,7 +1,7 @@
 // Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
 // In this order: its keys, so that no caller is admitted any more; its agents, each with its events, approvals and
-// deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts and views of the account;
-// its name; at last its record.
+// deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts, views and connections of
+// the account; its name; at last its record.
 // Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted
 // agent. An id is never used again: the name is given back before the record goes, so that a kill in between leaves a
 // record to be deleted by its id, and never a name that leads to an account of yesterday.
@@ -15,6 +15,7 @@ import { ApiKeys } from './api-keys.ts';
 import { auditLog } from './audit.ts';
 import { Backtests } from './backtests.ts';
 import { AGAIN, answering, below, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import { Connections } from './connections.ts';
 import { onHold } from './holds.ts';
 import { Policies } from './policies.ts';
 import type { Actor } from './principal.ts';
@@ -39,6 +40,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
     alerts: new Alerts(store),
     backtests: new Backtests(store),
     views: new Views(store),
+    connections: new Connections(store),
   };
   const removed: Removed = { keys: 0, agents: 0, policies: 0, alerts: 0 };
   removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor, { mayBeLast: true }));
@@ -47,6 +49,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
   removed.alerts = await each(parts.alerts, id, (alert) => parts.alerts.remove(id, alert, actor));
   await each(parts.backtests, id, (backtest) => parts.backtests.remove(id, backtest, actor));
   await each(parts.views, id, (view) => parts.views.remove(id, view, actor));
+  await each(parts.connections, id, (connection) => parts.connections.remove(id, connection, actor));
   await giveNameBack(store, account);
   await removeRecord(store, account, actor);
   return removed;
@@ -86,6 +89,7 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
       keys.alerts(id),
       keys.backtests(id),
       keys.views(id),
+      keys.connections(id),
     ].map((key) => below('full', ['hlen', key], 1));
     const { refused } = await commit(store, {
       account: id,

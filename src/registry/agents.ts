@@ -7,7 +7,6 @@
 // carry out, an audit entry with the bare id and one for each key.
 
 import { type Agent, type AgentCreate, type AgentPatch, type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
-import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Status } from '../../schemas/closed-sets.ts';
 import type { ErasureReport } from '../../schemas/erasure.ts';
 
@@ -410,11 +409,16 @@ export class Agents {
     return false;
   }
 
-  /** What becomes of a policy or alert whose agent goes. true: it is gone already. */
+  /** What becomes of a policy, alert or connection whose agent goes. true: it is gone already. */
   async #releaseScoped(account: string, id: string, change: Removal): Promise<boolean> {
     const keys = this.#keys;
     const isPolicy = isId('policy', id);
-    const hash = isPolicy ? keys.policies(account) : keys.alerts(account);
+    const kind = isId('connection', id) ? 'connection' : 'alert';
+    const hash = isPolicy
+      ? keys.policies(account)
+      : kind === 'alert'
+        ? keys.alerts(account)
+        : keys.connections(account);
     const text = await this.#store.redis.hget(hash, id);
     if (text === null) return true;
     change.guards.push(is('scoped', ['hget', hash, id], text));
@@ -427,13 +431,9 @@ export class Agents {
       );
       change.changes.push({ kind: 'policy', id, record: null });
     } else {
-      const alert: AlertRecord = {
-        ...(JSON.parse(text) as AlertRecord),
-        status: 'inactive',
-        updated_at: isoTime(change.at),
-      };
-      change.writes.push(['hset', hash, id, JSON.stringify(alert)]);
-      change.changes.push({ kind: 'alert', id, record: alert });
+      const record = { ...(JSON.parse(text) as object), status: 'inactive', updated_at: isoTime(change.at) };
+      change.writes.push(['hset', hash, id, JSON.stringify(record)]);
+      change.changes.push({ kind, id, record });
     }
     return false;
   }

@@ -10,6 +10,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
+import type { ConnectionRecord } from '../../schemas/connection.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -31,6 +32,8 @@ import type { SessionRecord } from './sessions.ts';
 
 /** `usedMs`: when the session was last used, as far as is known here; the request that uses it writes it. */
 type SignedIn = { principal: Principal; usedMs: number };
+/** A connection, the request limit of its account, and whose it is. */
+export type CachedConnection = { record: ConnectionRecord; principal: Principal };
 type CachedAgent = { record: AgentRecord; account: string };
 
 const CHECK_MS = 500;
@@ -53,6 +56,7 @@ export class RegistryCache {
   readonly #accounts = new KeyedCache<AccountRecord>(KEY_CACHE_MAX);
   readonly #agents = new KeyedCache<CachedAgent>(AGENT_CACHE_MAX);
   readonly #rules = new KeyedCache<RuleSet>(RULE_CACHE_MAX);
+  readonly #connections = new KeyedCache<CachedConnection>(KEY_CACHE_MAX);
   readonly #names = new Map<string, Names>();
   /** An account's last set, in force or not. */
   readonly #former = new Map<string, RuleSet>();
@@ -146,6 +150,14 @@ export class RegistryCache {
     });
   }
 
+  /** null: there is no such connection. */
+  connection(id: string): CachedConnection | null | Promise<CachedConnection | null> {
+    if (!isId('connection', id)) return null;
+    const known = this.#connections.get(id);
+    if (known !== undefined) return known;
+    return this.#connections.load(id, (dependsOn) => this.#readConnection(id, dependsOn));
+  }
+
   /** The account's policies in force, compiled, and its shadows. */
   rules(account: string): RuleSet | Promise<RuleSet> {
     const key = this.#namesOf(account).policies;
@@ -230,6 +242,32 @@ export class RegistryCache {
     return { principal: { ...read.principal, expiresAtMs, sessionId: id }, usedMs };
   }
 
+  /** What it may is to submit events, in the name of its account. */
+  async #readConnection(id: string, dependsOn: DependsOn): Promise<CachedConnection | null> {
+    const shard = this.#keys.shardOf(id);
+    const account = await this.#read(() => this.#reads.hget(this.#keys.connectionAccounts(shard), id));
+    if (account === null) {
+      await this.#refuseLost(this.#keys.revision(shard));
+      return null;
+    }
+    const [connections, accounts] = [this.#keys.connections(account), this.#keys.accounts(shard)];
+    dependsOn(connections);
+    dependsOn(accounts);
+    this.#use(account);
+    const [text, accountText] = await this.#read(() =>
+      Promise.all([this.#reads.hget(connections, id), this.#reads.hget(accounts, account)]),
+    );
+    if (text === null || accountText === null) return null;
+    const { request_limit: limit } = JSON.parse(accountText) as AccountRecord;
+    const rights = { scope: 'write', permissions: ['submit'], agentId: null } as const;
+    const principal: Principal = {
+      ...{ account, keyId: id, ...rights, registersAgents: true, rights: rightsOf(rights) },
+      requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
+      ...{ expiresAtMs: null, sessionId: null },
+    };
+    return { record: JSON.parse(text) as ConnectionRecord, principal };
+  }
+
   /** null: the key is revoked, or was never finished. */
   async #readKey(account: string, keyId: string): Promise<{ record: ApiKeyRecord; principal: Principal } | null> {
     const [apiKeys, accounts] = [this.#keys.apiKeys(account), this.#keys.accounts(this.#keys.shardOf(account))];
@@ -311,6 +349,7 @@ export class RegistryCache {
     this.#principals.invalidate(this.#keys.apiKeyIndex(end) === key ? end : key);
     this.#sessions.invalidate(this.#keys.sessionIndex(end) === key ? end : key);
     this.#accounts.invalidate(key);
+    this.#connections.invalidate(key);
     this.#agents.invalidate(key);
     this.#rules.invalidate(key);
   }
@@ -342,6 +381,7 @@ export class RegistryCache {
     this.#principals.invalidate(this.#keys.accounts(shard));
     this.#sessions.invalidate(this.#keys.accounts(shard));
     this.#accounts.invalidate(this.#keys.accounts(shard));
+    this.#connections.invalidate(this.#keys.accounts(shard));
     this.#agents.invalidatePrefix(tag);
     this.#rules.invalidatePrefix(tag);
   }
@@ -351,6 +391,7 @@ export class RegistryCache {
     this.#principals.clear();
     this.#sessions.clear();
     this.#accounts.clear();
+    this.#connections.clear();
     this.#agents.clear();
     this.#rules.clear();
   }

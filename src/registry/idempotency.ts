@@ -32,7 +32,11 @@ const release = new Script<number>('lease-release', readAsset('src/redis/lease-r
 const ANSWERS_KEPT_MAX = 1_000;
 const NOTHING_KEPT: Keeping = { guards: [], writes: () => [] };
 
-type Request = { account: string; kind: 'policy' | 'alert' | 'view'; idempotency: Idempotency | undefined };
+type Request = {
+  account: string;
+  kind: 'policy' | 'alert' | 'view' | 'connection';
+  idempotency: Idempotency | undefined;
+};
 
 /**
  * Runs `create` unless its answer is kept already. Throws what it throws, and ServiceError idempotency_conflict,

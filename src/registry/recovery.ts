@@ -13,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ResourceType } from '../../schemas/closed-sets.ts';
+import type { ConnectionRecord } from '../../schemas/connection.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
 import { steadyNow } from '../common/steady-clock.ts';
@@ -141,6 +142,7 @@ async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: R
     policy: () => redis.hget(keys.policies(account), id),
     alert: () => redis.hget(keys.alerts(account), id),
     view: () => redis.hget(keys.views(account), id),
+    connection: () => redis.hget(keys.connections(account), id),
     api_key: () => redis.hget(keys.apiKeys(account), id),
   }[kind]();
   return text === null ? null : (JSON.parse(text) as object);
@@ -182,6 +184,15 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
         ['hdel', keys.views(account), id],
         ['hdel', keys.viewNames(account), (before as SavedView).name],
       ];
+    case 'connection': {
+      const { name, agent_id } = before as ConnectionRecord;
+      return [
+        ['hdel', keys.connections(account), id],
+        ['hdel', keys.connectionNames(account), name],
+        ['hdel', keys.connectionAccounts(keys.shardOf(id)), id],
+        ...unscoped(agent_id),
+      ];
+    }
     default: {
       const { sha256, agent_id = null } = before as ApiKeyRecord;
       return [['hdel', keys.apiKeys(account), id], ['del', keys.apiKeyIndex(sha256)], ...unscoped(agent_id)];

@@ -9,6 +9,7 @@
 
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
+import type { ConnectionRecord } from '../../schemas/connection.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
@@ -56,7 +57,7 @@ export function rebuildRegistry(
     const { keys } = store;
     const isLost = (account: string) => lost.has(tagOf(keys.revision(keys.shardOf(account))));
     const newest = await newestOf(rows);
-    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0, view: 0 };
+    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0, view: 0, connection: 0 };
     const revisions = new Map<number, number>();
     const names: CommandArgs[] = [];
     const now = (store.now ?? steadyNow)();
@@ -164,6 +165,15 @@ export function writesOf(
         ['hset', keys.views(account), id, text],
         ['hset', keys.viewNames(account), (row.record as SavedView).name, id],
       ];
+    case 'connection': {
+      const { name, agent_id } = row.record as ConnectionRecord;
+      return [
+        ['hset', keys.connections(account), id, text],
+        ['hset', keys.connectionNames(account), name, id],
+        ['hset', keys.connectionAccounts(keys.shardOf(id)), id, account],
+        ...scope(agent_id),
+      ];
+    }
     case 'api_key': {
       const { sha256, agent_id = null } = row.record as ApiKeyRecord;
       return [

@@ -389,7 +389,7 @@ onEach('a body that is there before it is known whose it is goes back, too', asy
   const buffers = new BufferPool();
   let decide: (() => void) | undefined;
   const cache = { principal: () => new Promise<null>((resolve) => (decide = () => resolve(null))) };
-  const sessions = { session: () => null, sessionUse: async () => 0 };
+  const sessions = { session: () => null, connection: () => null, sessionUse: async () => 0 };
   const { port } = await startServer(t, { on, buffers, cache: { ...cache, ...sessions } });
   const connection = await RawConnection.open(port);
   connection.write(post('/things', '{"name":"a"}'));

@@ -882,6 +882,16 @@ t.test('spans and log records without any of interest are taken, and metrics', a
   }
 });
 
+t.test('a connection is made, changed and deleted', async (t) => {
+  const made = await api.post('/v1/connections', { name: unique('connection') });
+  t.equal(made.status, 201);
+  const path = `/v1/connections/${made.json.id}`;
+  t.equal((await api.get('/v1/connections')).json.total, 1);
+  t.same((await api.get(path)).json, made.json);
+  t.equal((await api.patch(path, { mode: 'watch' })).json.mode, 'watch');
+  t.equal((await api.delete(path)).status, 204);
+});
+
 t.test('decision points answer in the forms of those who ask', async (t) => {
   const hook = { hook_event_name: 'PreToolUse', tool_name: 'ls', tool_input: {} };
   t.same((await api.post('/v1/hooks/claude-code', hook)).json, {});

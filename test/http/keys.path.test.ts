@@ -118,6 +118,7 @@ const fresh = {
   policy: async (agent: string) => ({ policy: await newPolicy(agent) }),
   alert: async (agent: string) => ({ alert: await newAlert(agent) }),
   backtest: async (agent: string) => ({ backtest: await newBacktest(agent) }),
+  connection: async () => ({ name: (await api.post('/v1/connections', { name: unique('connection') })).json.id }),
 };
 const ASKS: Record<string, Ask> = {
   'POST /v1/agents': { body: () => ({ name: unique('agent') }) },
@@ -197,6 +198,15 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/backtests': { path: '/v1/backtests?agent_id=:agent' },
   'GET /v1/backtests/{id}': { path: '/v1/backtests/:backtest' },
   'DELETE /v1/backtests/{id}': { path: '/v1/backtests/:backtest', made: fresh.backtest },
+  'POST /v1/connections': { body: () => ({ name: unique('connection') }) },
+  'GET /v1/connections': {},
+  'GET /v1/connections/{id}': { path: '/v1/connections/:name', made: fresh.connection },
+  'PATCH /v1/connections/{id}': {
+    path: '/v1/connections/:name',
+    body: () => ({ mode: 'watch' }),
+    made: fresh.connection,
+  },
+  'DELETE /v1/connections/{id}': { path: '/v1/connections/:name', made: fresh.connection },
   'POST /v1/views': { body: () => ({ name: unique('view'), screen: 'events', query: '' }) },
   'GET /v1/views': {},
   'DELETE /v1/views/{id}': {

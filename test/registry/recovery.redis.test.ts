@@ -1,6 +1,7 @@
 // A Redis that was put back to an earlier state of the registry: it is noticed by its revisions, and brought forward,
 // wherever that breaks off. GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Cluster. Needs redis-server.
 import t from 'tap';
+import type { Connection } from '../../schemas/connection.ts';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
@@ -9,6 +10,7 @@ import { Agents } from '../../src/registry/agents.ts';
 import { sha256Of } from '../../src/registry/api-key-text.ts';
 import { ApiKeys } from '../../src/registry/api-keys.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
+import { Connections } from '../../src/registry/connections.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { behindShards, bringForward, type KnownRegistry } from '../../src/registry/recovery.ts';
 import type { RestoredRow } from '../../src/registry/restore.ts';
@@ -72,7 +74,13 @@ async function history(store: Store) {
   const viewed = async (name: string) =>
     JSON.parse((await views.create(id, { name, screen: 'events', query: 'type=error' }, actor)).answer) as SavedView;
   const forgotten = await viewed('forgotten');
+  const connections = new Connections(store);
+  const connected = async (name: string) =>
+    JSON.parse((await connections.create(id, { name }, actor)).answer) as Connection;
+  const closed = await connected('closed');
   const then = await kept(store);
+  await connections.remove(id, closed.id, actor);
+  const opened = await connected('opened');
 
   await views.remove(id, forgotten.id, actor);
   await viewed('night');
@@ -85,7 +93,7 @@ async function history(store: Store) {
   const added = await created('added', 'sudo');
   const later = await apiKeys.create(id, { label: 'later', scope: 'read' }, actor);
   await new Accounts(store).create('later', actor);
-  return { account: id, firstKey, then, stays, goes, fresh, stolen, later, renamed, deleted, added };
+  return { account: id, firstKey, then, stays, goes, fresh, stolen, later, renamed, deleted, added, closed, opened };
 }
 
 t.test('what ClickHouse knows to be newer is in force again, and recorded in the audit log', async (t) => {
@@ -102,7 +110,7 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   await cache.start();
   t.ok(await cache.principal(sha256Of(made.stolen.key)), 'the revoked key is valid again');
   const recovered = await bringForward(store, known);
-  t.ok(recovered >= 11, `${recovered} records`);
+  t.ok(recovered >= 13, `${recovered} records`);
   t.equal((await behindShards(store, await known.revisions())).size, 0);
 
   await eventually(async () => (await cache.principal(sha256Of(made.stolen.key))) === null);
@@ -131,6 +139,12 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   t.match(await views.list(account, page), { total: 1, items: [{ name: 'night', query: 'type=error' }] });
   await views.create(account, { name: 'forgotten', screen: 'audit', query: '' }, actor);
   await t.rejects(views.create(account, { name: 'night', screen: 'audit', query: '' }, actor), { code: 'name_taken' });
+  const connections = new Connections(store);
+  t.match((await connections.list(account, page)).items, [{ id: made.opened.id, name: 'opened' }]);
+  t.equal(await cache.connection(made.closed.id), null, 'a connection that was deleted is unknown');
+  t.match(await cache.connection(made.opened.id), { principal: { account }, record: { name: 'opened' } });
+  await t.rejects(connections.create(account, { name: 'opened' }, actor), { code: 'name_taken' });
+  await connections.create(account, { name: 'closed' }, actor);
   const told = (await wholeJournal(store))
     .flatMap(({ audit }) => audit)
     .filter(({ action }) => action === 'registry.recovered');

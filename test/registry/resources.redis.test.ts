@@ -12,6 +12,7 @@ import { Alerts } from '../../src/registry/alerts.ts';
 import { parseApiKey, sha256Of } from '../../src/registry/api-key-text.ts';
 import { type ApiKeyRecord, ApiKeys } from '../../src/registry/api-keys.ts';
 import { absent, commit, is } from '../../src/registry/commit.ts';
+import { Connections } from '../../src/registry/connections.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
 import { Views } from '../../src/registry/views.ts';
@@ -767,6 +768,30 @@ t.test('views are saved and deleted, each name once', async (t) => {
   t.match(await views.list(account, page), { total: 1, items: [{ name: 'kept' }] });
 });
 
+t.test('connections are kept with their account, and stop with their agent', async (t) => {
+  const account = newAccount();
+  const connections = new Connections(store);
+  const make = (name: string, more = {}) => created(connections.create(account, { name, ...more }, actor));
+  const ofAccount = (id: string) => redis.hget(keys.connectionAccounts(keys.shardOf(id)), id);
+  const secrets = [`whsec_${'A'.repeat(43)}=`];
+  const { agent } = await agents.register(account, { name: 'spoken for' }, actor);
+  const [gone, kept, bound] = [
+    await make('gone'),
+    await make('kept', { secrets }),
+    await make('b', { agent_id: agent.id }),
+  ];
+  await refusal(t, connections.create(account, { name: 'kept' }, actor), 'name_taken');
+  t.match(kept, { secrets_set: 1, secrets: undefined });
+  for (const { id } of [gone, kept, bound]) t.equal(await ofAccount(id), account, 'in the shard of its account');
+  t.ok(await connections.remove(account, gone.id, actor));
+  t.notOk(await connections.remove(account, gone.id, actor), 'once');
+  t.equal(await ofAccount(gone.id), null);
+  t.equal(await connections.patch(newAccount(), kept.id, { mode: 'watch' }, actor), null, 'of another account');
+  t.match(await connections.patch(account, kept.id, { mode: 'watch' }, actor), { mode: 'watch', secrets_set: 1 });
+  t.ok(await agents.remove(account, agent.id, actor));
+  t.match(await connections.get(account, bound.id), { status: 'inactive' });
+});
+
 t.test('a registry is rebuilt from its journal as it was', async (t) => {
   const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account, revision, changes }) =>
     changes.map(({ kind, id, record }) => ({ account, kind, id, revision, record })),
@@ -784,6 +809,7 @@ t.test('a registry is rebuilt from its journal as it was', async (t) => {
   );
   t.ok(counts.agent > 0 && counts.policy > 0 && counts.alert > 0 && counts.api_key > 0 && counts.account > 0);
   t.equal(counts.view, 1);
+  t.equal(counts.connection, 2);
   const skip = /idem:|idem-order|commit:|journal|:api-key-uses|:last-seen|:registry$/;
   const before = await dump(store, skip);
   const after = await dump(copy, skip);

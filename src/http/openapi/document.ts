@@ -117,6 +117,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   sessions: ['ses', 'the session'],
   views: ['viw', 'the view'],
   holds: ['hld', 'the hold'],
+  connections: ['con', 'the connection'],
   erasures: ['agt', 'the agent that was deleted'],
 };
 
@@ -134,6 +135,7 @@ const TAGS: Record<string, string> = {
   'API keys': 'Keys of the account.',
   Sessions: 'Browsers that are signed in.',
   Views: 'Lists of the dashboard with their filters, saved under a name.',
+  Connections: 'Products that send each prompt and call of a tool to be judged.',
   Stream: 'What comes in, live.',
   Account: 'The account of the key.',
   Operations: 'For those who run the service.',

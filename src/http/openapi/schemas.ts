@@ -32,16 +32,19 @@ import {
   TriedPolicy,
 } from '../../../schemas/backtest.ts';
 import {
+  AGENTS_BY,
   ANOMALY_KINDS,
   APPROVAL_STATUSES,
   AUDIT_ACTIONS,
   CHANNELS,
+  CONNECTION_MODES,
   DELIVERY_STATUSES,
   DETECTOR_NAMES,
   EVALUATION_RESULTS,
   EVENT_TYPES,
   FAULT_KINDS,
   FRAMEWORKS,
+  ON_FAILURE,
   ORDERS,
   OUTCOMES,
   POLICY_ACTIONS,
@@ -56,6 +59,7 @@ import {
 } from '../../../schemas/closed-sets.ts';
 import { FreeObject, Metadata, page } from '../../../schemas/common.ts';
 import { OPERATORS } from '../../../schemas/condition.ts';
+import { Connection, ConnectionCreate, ConnectionPatch } from '../../../schemas/connection.ts';
 import {
   AuthZenAnswer,
   AuthZenQuestion,
@@ -317,6 +321,13 @@ const NAMED: Record<string, Named> = {
   SavedView: of('A list of the dashboard with its filters, saved under a name.', SavedView),
   ViewCreate: taken('A view to save.', ViewCreate),
   SavedViewPage: of('A page of saved views.', page(SavedView)),
+  Connection: of('A product that sends each prompt and call of a tool to be judged.', Connection),
+  ConnectionCreate: taken('A connection to create.', ConnectionCreate),
+  ConnectionPatch: taken('What to change of a connection; at least one field.', ConnectionPatch),
+  ConnectionPage: of('A page of connections.', page(Connection)),
+  OnFailure: set(ON_FAILURE, 'What is answered where a request cannot be judged.'),
+  ConnectionMode: set(CONNECTION_MODES, 'Whether anything is stopped.'),
+  AgentsBy: set(AGENTS_BY, 'What tells the agents of a connection apart.'),
   ViewScreen: set(VIEW_SCREENS, 'A screen of the dashboard that a view can be saved of.'),
   Delivery: of('One notification on its way to one target.', Delivery),
   DeliveryAttempt: of('One attempt to send a notification.', DeliveryAttempt),

@@ -1,0 +1,144 @@
+// Connections as resources: who may send inference hooks, signed with which secrets, and what is answered where they
+// cannot be judged (schemas/connection.ts). The request names the connection and no account, so an index says whose it
+// is; ids are minted until one falls into the account's own shard, and with it index and record are one commit.
+// Invariant: names are unique in the account; secrets leave in no answer and no audit entry; an agent that is named
+// exists when it is set. With its agent's deletion a connection becomes inactive (agents.ts).
+// Failure: Redis away is `unavailable`; nothing is half made.
+import type { Connection, ConnectionCreate, ConnectionPatch, ConnectionRecord } from '../../schemas/connection.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { ServiceError } from '../common/errors.ts';
+import { mintId } from '../common/ids.ts';
+import { CONNECTIONS_MAX } from '../common/limits.ts';
+import { steadyNow } from '../common/steady-clock.ts';
+import { validationFailed } from '../common/validation.ts';
+import type { Keys } from '../redis/keys.ts';
+import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
+import {
+  answerOnce,
+  type Created,
+  IDEMPOTENCY_GUARD,
+  type Idempotency,
+  type Keeping,
+  tookTooLong,
+} from './idempotency.ts';
+import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
+import { NamedRecords, tooMany } from './named-records.ts';
+import type { Actor } from './principal.ts';
+
+/** Below the 5 s that products wait by default. */
+const TIMEOUT_MS = 4_000;
+
+export class Connections {
+  readonly #store: RegistryStore;
+  readonly #records: NamedRecords<ConnectionRecord>;
+
+  constructor(store: RegistryStore) {
+    this.#store = store;
+    this.#records = new NamedRecords(store, {
+      kind: 'connection',
+      hash: store.keys.connections,
+      names: store.keys.connectionNames,
+      read: (text) => JSON.parse(text) as ConnectionRecord,
+      max: CONNECTIONS_MAX,
+    });
+  }
+
+  /** Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
+  create(account: string, body: ConnectionCreate, actor: Actor, idempotency?: Idempotency): Promise<Created> {
+    return answering(() =>
+      answerOnce(this.#store, { account, kind: 'connection', idempotency }, (keeping) =>
+        this.#create(account, body, actor, keeping),
+      ),
+    );
+  }
+
+  get(account: string, id: string): Promise<Connection | null> {
+    return answering(async () => shownIfAny(await this.#records.get(account, id)));
+  }
+
+  /** Newest first. */
+  list(account: string, { id, q, ...page }: Page & NamedFilter): Promise<Listed<Connection>> {
+    return answering(async () => {
+      const fitting = (await this.#records.all(account)).filter(fitsNamed({ id, q }));
+      return pageOf(fitting.map(shown), page);
+    });
+  }
+
+  /** null: no such connection. */
+  async patch(account: string, id: string, body: ConnectionPatch, actor: Actor): Promise<Connection | null> {
+    const edited = (before: ConnectionRecord): ConnectionRecord => ({ ...before, ...body });
+    const edit = { edited, refusal: (guard: string) => refusal(guard, actor) };
+    return shownIfAny(await this.#records.change(account, id, edit, actor));
+  }
+
+  /** false: no such connection. */
+  remove(account: string, id: string, actor: Actor): Promise<boolean> {
+    const { keys } = this.#store;
+    const writes: CommandArgs[] = [['hdel', keys.connectionAccounts(keys.shardOf(id)), id]];
+    return this.#records.remove(account, id, { writes }, actor);
+  }
+
+  async #create(account: string, body: ConnectionCreate, actor: Actor, keeping: Keeping): Promise<string> {
+    const { keys } = this.#store;
+    const atMs = (this.#store.now ?? steadyNow)();
+    const record = newRecord(body, idInShardOf(keys, account, atMs), atMs);
+    const { on_failure, mode } = record;
+    const answer = JSON.stringify(shown(record));
+    const writes: CommandArgs[] = [['hset', keys.connectionAccounts(keys.shardOf(account)), record.id, account]];
+    const addition = { keeping, details: { on_failure, mode }, atMs, answer, writes };
+    const refused = await this.#records.add(account, record, addition, actor);
+    if (refused !== undefined) throw refusal(refused, actor);
+    return answer;
+  }
+}
+
+/** One in 16 does. */
+function idInShardOf(keys: Keys, account: string, atMs: number): string {
+  for (;;) {
+    const id = mintId('connection', atMs);
+    if (keys.shardOf(id) === keys.shardOf(account)) return id;
+  }
+}
+
+function newRecord(body: ConnectionCreate, id: string, atMs: number): ConnectionRecord {
+  return {
+    id,
+    name: body.name,
+    secrets: body.secrets ?? [],
+    on_failure: body.on_failure ?? 'deny',
+    mode: body.mode ?? 'enforce',
+    agent_id: body.agent_id ?? null,
+    agents_by: body.agents_by ?? 'application',
+    timeout_ms: body.timeout_ms ?? TIMEOUT_MS,
+    status: body.status ?? 'active',
+    created_at: isoTime(atMs),
+    updated_at: isoTime(atMs),
+  };
+}
+
+function shown({ id, name, secrets, ...rest }: ConnectionRecord): Connection {
+  return { id, name, secrets_set: secrets.length, ...rest };
+}
+
+function shownIfAny(record: ConnectionRecord | null): Connection | null {
+  return record === null ? null : shown(record);
+}
+
+function invalid(path: string, message: string): ServiceError {
+  return validationFailed('The connection cannot be kept.', [{ path, message }]);
+}
+
+function refusal(guard: string, actor: Actor): ServiceError {
+  switch (guard) {
+    case 'name':
+      return new ServiceError('name_taken', 'Another connection has this name.', { recorded: false });
+    case 'agent':
+      return invalid('/agent_id', 'no such agent');
+    case 'full':
+      return invalid('/', tooMany('connections', CONNECTIONS_MAX, actor));
+    case IDEMPOTENCY_GUARD:
+      return tookTooLong();
+    default:
+      throw new Error(`unexpected guard ${guard}`);
+  }
+}
