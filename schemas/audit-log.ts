@@ -10,8 +10,10 @@ export const AuditLog = Type.Object({
   id: about(Type.String(), 'Id of the entry.', exampleId('log')),
   action: about(Type.Enum([...AUDIT_ACTIONS]), 'What was done.', 'event.blocked'),
   actor: about(
-    Type.String({ description: '`agent:<agent_id>` for events, `key:<key_id>` for calls, `system`' }),
-    'Who did it: `agent:<agent_id>` for events, `key:<key_id>` for calls, `system`.',
+    Type.String({
+      description: '`agent:<agent_id>` for events, `key:<key_id>` or `connection:<connection_id>` for calls, `system`',
+    }),
+    'Who did it: `agent:<agent_id>` for events, `key:<key_id>` or `connection:<connection_id>` for calls, `system`.',
     `agent:${exampleId('agt')}`,
   ),
   resource_type: about(Type.Enum([...RESOURCE_TYPES]), 'The kind of resource that it was done to.', 'event'),

@@ -198,6 +198,46 @@ export const AuthZenAnswer = Type.Object({
   ),
 });
 
+/** Of a product that sends each prompt and call of a tool; unknown members are judged as they came. */
+export const InferenceHook = Type.Object(
+  {
+    type: Type.Optional(about(Type.String(), 'What is about to happen. Left out: not said.', 'prompt')),
+    request_id: Type.Optional(
+      about(Type.String(), 'A request that is sent again is recorded once. Left out: its `webhook-id`.', 'req-1'),
+    ),
+    tenant_id: Type.Optional(about(Type.String(), 'In each event. Left out: not said.', 'org-1')),
+    session_id: Type.Optional(
+      about(Type.String(), 'Becomes the `trace_id`. Left out: all of the request is new.', 's-1'),
+    ),
+    actor: Type.Optional(
+      about(FreeObject, 'Who speaks: `payload.actor` of each event. Left out: not said.', {
+        email_address: 'ada@example.com',
+      }),
+    ),
+    source: Type.Optional(
+      about(FreeObject, '`application` is `payload.application` of each event. Left out: not said.', {
+        application: 'chat',
+      }),
+    ),
+    messages: Type.Optional(
+      about(Type.Array(Type.Unknown()), 'The conversation, whole. Left out: what else there is is judged.', [{}]),
+    ),
+  },
+  { additionalProperties: true },
+);
+
+export const InferenceAnswer = Type.Object({
+  action: about(Type.Enum(['allow', 'deny']), 'Whether it may go on.'),
+  deny_reason: Type.Optional(reasonOf('Why not, for people: at most 500 characters. Left out: it may go on.')),
+  reference_id: Type.Optional(
+    about(
+      Type.String(),
+      'The event, or the approval that it waits for; where it could not be judged, the request. Left out: there is none.',
+      exampleId('evt'),
+    ),
+  ),
+});
+
 /** LiteLLM's generic guardrail. */
 export const LiteLlmCheck = Type.Object({
   texts: Type.Optional(about(Type.Array(Type.String()), 'What is said. Left out: nothing.', ['Call me at 555-0100'])),

@@ -4,6 +4,7 @@
 // as it is, where they break every address that a name or a message holds.
 // Failure: without that setting the service does not know its public address, and there is no link.
 import type { Signal } from '../../schemas/signal.ts';
+import { approvalPage, pagesOf } from '../../src/common/page-address.ts';
 
 const ID = /^[a-z]{3}_[0-9a-z]{26}$/;
 
@@ -12,8 +13,8 @@ export function linkOf(publicUrl: string | undefined, { agent, event, approval }
   if (publicUrl === undefined) return undefined;
   const ids = [agent, event?.id, approval?.id].filter((id) => id !== null && id !== undefined);
   if (!ids.every((id) => ID.test(id))) return undefined;
-  const pages = `${publicUrl.replace(/\/+$/, '')}/ui`;
-  if (approval !== undefined) return `${pages}/approvals?id=${approval.id}`;
+  if (approval !== undefined) return approvalPage(publicUrl, approval.id);
+  const pages = pagesOf(publicUrl);
   if (agent === null) return undefined;
   return event === undefined ? `${pages}/agents?q=${agent}` : `${pages}/event?agent_id=${agent}&id=${event.id}`;
 }

@@ -152,6 +152,17 @@ export const HOLDS_MAX = 100;
 export const VIEWS_MAX = 100;
 /** Connections: an organisation has a few products that send hooks. Their secrets are in the cache of each front. */
 export const CONNECTIONS_MAX = 100;
+/** What a product sends of a conversation, by its description, and room for another way of counting. */
+export const INFERENCE_BYTES_MAX = 10 * MiB;
+/**
+ * A conversation that is sent whole with each turn is remembered for a day after it, by its newest messages: 40 bytes
+ * each, so 50 MB an account at most. A turn adds a few, and an edit goes back a few.
+ */
+export const CONVERSATION_KEPT_MS = 24 * 3_600_000;
+export const CONVERSATIONS_MAX = 30_000;
+export const MESSAGES_KNOWN_MAX = 32;
+/** Messages of a conversation that are asked about at a time: of the longest that is taken. */
+export const CONVERSATION_CLAIMS_MAX = 5_000;
 /**
  * What keys that are bound to an agent may fill of each bound of the account, all of them together: the rest is left to
  * its people. And of one agent policies, alerts and keys together, more than which its own keys do not add: of those in

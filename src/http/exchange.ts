@@ -111,6 +111,10 @@ export class Exchange {
   closesAfter = false;
   /** Errors are written as google.rpc.Status, in this form; undefined: as everywhere. */
   errorForm: SpansForm | undefined = undefined;
+  /** In place of errors, with 200: the body for a caller who takes an error for no answer. undefined: as everywhere. */
+  errorAnswer: ((error: ServiceError) => string) | undefined = undefined;
+  /** By when it is answered in any case. */
+  deadline: NodeJS.Timeout | undefined = undefined;
   /** So does an answer that leaves before the body has arrived: what is left of it is large, or of unknown size. */
   closeIfEarly = false;
   /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
@@ -254,6 +258,7 @@ export class Exchange {
 
   errorReply(error: ServiceError): Reply {
     this.refusedBy = error;
+    if (this.errorAnswer !== undefined) return { status: 200, body: this.errorAnswer(error) };
     const headers: Record<string, string> = {};
     if (error.status === 401) headers['WWW-Authenticate'] = 'Bearer';
     if (error.code === 'invalid_token' && this.hasCookie) headers['Set-Cookie'] = CLEARED_COOKIES;
@@ -284,6 +289,7 @@ export class Exchange {
   #finish(status: number): void {
     if (this.#over) return;
     this.#over = true;
+    clearTimeout(this.deadline);
     this.#host.inFlight.remove(this);
     try {
       this.#sink?.end();

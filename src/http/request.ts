@@ -9,6 +9,7 @@
 import { createHash } from 'node:crypto';
 import type Type from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
+import type { ConnectionRecord } from '../../schemas/connection.ts';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { dropOptionalNulls } from '../common/optional-nulls.ts';
@@ -20,6 +21,7 @@ import type { Actor, Principal } from '../registry/principal.ts';
 import { type Authenticator, invalidToken, rightsFor } from './admission/authenticate.ts';
 import type { BrowserSessions } from './admission/browser-sessions.ts';
 import type { CallerAddresses } from './admission/caller-address.ts';
+import type { WebhookHead } from './admission/webhook-signature.ts';
 import { notFound } from './answers/reply.ts';
 import type { Exchange } from './exchange.ts';
 import type { Head } from './reading/head.ts';
@@ -100,6 +102,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotencyKey: string | undefined = undefined;
   revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
+  connection: ConnectionRecord | undefined = undefined;
   /** The buffer of a body that came compressed. */
   inflated: InflatedBody | undefined = undefined;
   /** The secret of the session by whose cookie it came; undefined: it came with a key. */
@@ -149,6 +152,10 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
 
   get contentType(): string {
     return this.head.contentType;
+  }
+
+  get webhook(): WebhookHead | undefined {
+    return this.head.webhook;
   }
 
   get lastEventId(): string {

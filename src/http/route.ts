@@ -10,10 +10,12 @@
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Scope } from '../../schemas/closed-sets.ts';
+import type { ConnectionRecord } from '../../schemas/connection.ts';
 
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
 import type { ErrorCode } from '../common/errors.ts';
+import { INFERENCE_BYTES_MAX } from '../common/limits.ts';
 import type { Ingest } from '../ingest/ingest.ts';
 import type { Caller } from '../ingest/ingest-parts.ts';
 import type { SpansIntake } from '../ingest/spans-intake.ts';
@@ -29,6 +31,7 @@ import type { ApprovalWaits } from '../registry/approval-waits.ts';
 import type { Approvals } from '../registry/approvals.ts';
 import type { Backtests } from '../registry/backtests.ts';
 import type { Connections } from '../registry/connections.ts';
+import type { Conversations } from '../registry/conversations.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
 import type { Holds } from '../registry/holds.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
@@ -45,6 +48,7 @@ import type { Sessions } from '../registry/sessions.ts';
 import type { Views } from '../registry/views.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
 import type { Authenticator } from './admission/authenticate.ts';
+import type { WebhookHead } from './admission/webhook-signature.ts';
 import type { BodyParts } from './answers/body-parts.ts';
 import type { BodySlots } from './answers/body-slots.ts';
 import type { Live } from './answers/live.ts';
@@ -81,6 +85,7 @@ export type Parts = {
     views: Views;
     holds: Holds;
     connections: Connections;
+    conversations: Conversations;
   };
   authenticator: Pick<Authenticator, 'principalOf'>;
   limiter: Pick<RequestLimiter, 'admit'>;
@@ -95,6 +100,8 @@ export type Parts = {
   slots: Record<'streams' | 'exports', Pick<BodySlots, 'take'>>;
   live: Pick<Live, 'follow'>;
   metrics: Pick<Metrics, 'text'>;
+  /** By which people reach the service; undefined: that is not known. */
+  publicUrl: string | undefined;
   /** The limit of keys whose account has no other. */
   requestLimit: RequestLimit;
   /** What accounts may set, and where they have set nothing. */
@@ -145,6 +152,9 @@ export type Call<Body = unknown, Query = unknown> = {
   query: Query;
   body: Body;
   idempotencyKey: string | undefined;
+  /** Of a signed route: by which headers, and of which connection it says to be. */
+  webhook: WebhookHead | undefined;
+  connection: ConnectionRecord | undefined;
   /** If-Match: the change is made only while the thing is at one of these revisions. undefined: at whichever. */
   revisions: readonly number[] | undefined;
   /** With the body's SHA-256, for creates of the registry. */
@@ -160,7 +170,9 @@ type BodySpec<B> =
   /** Parsed and checked before the handler. `what` completes "The … does not fit its schema.". */
   | { kind: 'json'; schema: Type.TSchema; what: string; exact?: boolean; bytesMax?: number; type?: B }
   /** Handed on as bytes; `schema` describes it. */
-  | { kind: 'event' | 'batch' | 'hook' | 'otlp'; schema: Type.TSchema; type?: B };
+  | { kind: BytesKind; schema: Type.TSchema; type?: B };
+
+type BytesKind = 'event' | 'batch' | 'hook' | 'otlp' | 'inference';
 
 export type AnswerSpec = {
   description: string;
@@ -225,6 +237,11 @@ type RouteSpec<B, P extends Parameters> = {
   body?: BodySpec<B>;
   /** The body may come by `Transfer-Encoding: chunked`; its connection is then closed. Anywhere else that is 411. */
   takesChunks?: true;
+  /**
+   * Of a connection, which `{connection}` names: who calls is shown by the signature of the body, which the handler
+   * inspects, and every error is answered as a verdict.
+   */
+  signed?: true;
   idempotency?: 'heeded' | 'refused';
   /** What it changes has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
   conditional?: true;
@@ -256,7 +273,7 @@ export function jsonBody<S extends Type.TSchema>(
   return { kind: 'json', schema, what, exact, bytesMax };
 }
 
-export function eventBody(kind: 'event' | 'batch' | 'hook' | 'otlp', schema: Type.TSchema): BodySpec<Buffer> {
+export function eventBody(kind: BytesKind, schema: Type.TSchema): BodySpec<Buffer> {
   return { kind, schema };
 }
 
@@ -268,6 +285,7 @@ export function takesGzip({ body }: Pick<Route, 'body'>): boolean {
 export function bodyBytesMax(body: BodySpec<unknown> | undefined, config: BodyLimits): number {
   if (body?.kind === 'event') return config.eventBytesMax;
   if (body?.kind === 'otlp') return SPANS_BYTES_MAX;
+  if (body?.kind === 'inference') return INFERENCE_BYTES_MAX;
   // A hook after a call holds its result, which may be left out of the event.
   if (body?.kind === 'batch' || body?.kind === 'hook') return config.batchBytesMax;
   return Math.max(config.bodyBytesMax, body?.kind === 'json' ? (body.bytesMax ?? 0) : 0);

@@ -16,12 +16,14 @@ import {
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Config } from '../process/config.ts';
 import type { Log } from '../process/log.ts';
+import type { RegistryCache } from '../registry/cache.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import { AddressLimit } from './admission/address-limit.ts';
 import { Admission } from './admission/admission.ts';
 import { Authenticator, type KnownCaller } from './admission/authenticate.ts';
 import { BrowserSessions } from './admission/browser-sessions.ts';
 import { CallerAddresses } from './admission/caller-address.ts';
+import { ConnectionVerdicts } from './admission/connection-verdicts.ts';
 import { Cors } from './admission/cors.ts';
 import { InFlight } from './admission/in-flight.ts';
 import { KeyUses } from './admission/key-uses.ts';
@@ -39,7 +41,7 @@ import type { Method, Parts, Reply, Route } from './route.ts';
 import { VERBS } from './transport/router.ts';
 import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
 
-export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' | 'limits'> & {
+export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' | 'limits' | 'publicUrl'> & {
   transport: Transport;
   config: Pick<
     Config,
@@ -55,7 +57,7 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' 
     | 'publicUrl'
   >;
   routes: readonly Route[];
-  cache: KnownCaller;
+  cache: KnownCaller & Pick<RegistryCache, 'connection'>;
   limiter: Pick<RequestLimiter, 'admit'>;
   /** For bodies: the front's own. */
   buffers: BufferPool;
@@ -123,6 +125,8 @@ export class Server {
       budget,
       inflater: new BodyInflater(budget, options.buffers),
       limits: options.config,
+      publicUrl,
+      verdicts: new ConnectionVerdicts(options.cache),
       cors,
       callers,
       signIns: new AddressLimit(),

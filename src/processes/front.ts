@@ -58,6 +58,7 @@ import { Backtests, type FetchRevision } from '../registry/backtests.ts';
 import { RegistryCache } from '../registry/cache.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { Connections } from '../registry/connections.ts';
+import { Conversations } from '../registry/conversations.ts';
 import { Deliveries } from '../registry/deliveries.ts';
 import { Holds } from '../registry/holds.ts';
 import { NewAgents } from '../registry/new-agents.ts';
@@ -363,6 +364,7 @@ function makeRegistry(
     views: new Views(store),
     holds: new Holds(store),
     connections: new Connections(store),
+    conversations: new Conversations(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),
   };
 }

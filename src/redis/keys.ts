@@ -170,6 +170,13 @@ export class Keys {
   connectionNames = (account: string) => this.#a(account, 'connection-names');
   /** Hash connection id -> account id. A connection's id hashes to the shard of its account. */
   connectionAccounts = (shard: number) => this.#r(shard, 'connection-accounts');
+  /** Sorted set of how the names of the account's conversations end, by epoch ms of their last turn, PEXPIRE 1 day. */
+  conversations = (account: string) => this.#a(account, 'conversations');
+  /** Sorted set message hash -> epoch ms, PEXPIRE 1 day: messages that were let through. */
+  seenMessages = (account: string, end: string) => this.#a(account, `messages-seen:${end}`);
+  /** Hash message hash -> who asks about it, PEXPIRE 1 day. */
+  askedMessages = (account: string, end: string) => this.#a(account, `messages-asked:${end}`);
+  conversationEnd = (name: string) => digest(name);
   /** Hash delivery id -> JSON DeliveryRecord, from its enqueueing to its end: what waits to be sent. */
   deliveries = (account: string) => this.#a(account, 'deliveries');
   /**

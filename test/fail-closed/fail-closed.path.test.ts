@@ -1,10 +1,12 @@
 // Every cell of the table in docs/fail-closed.md that is ours, tried: against the whole service, and against servers
 // that are away, hang, are full or refuse. What was not allowed is not done in any of them.
+import { randomBytes } from 'node:crypto';
 import PQueue from 'p-queue';
 import t from 'tap';
 import { Gatehouse } from '../../clients/typescript/src/index.ts';
 import { RawPeers } from '../mcp/raw-peers.ts';
 import { Api } from '../support/api.ts';
+import { InferenceSender, promptOf, text } from '../support/inference-sender.ts';
 import { answerOf, oddServer } from '../support/odd-server.ts';
 import { runPython } from '../support/python.ts';
 import { runCli, startService } from '../support/service.ts';
@@ -142,6 +144,34 @@ for (const [name, way] of Object.entries(HTTP))
       else t.equal((await tries[situation]!()).code, code, situation);
     }
   });
+
+t.test(WAYS['inference']!.name, async (t) => {
+  const [secret, old] = [1, 2].map(() => `whsec_${randomBytes(32).toString('base64')}`) as [string, string];
+  const connect = async (key: string, agent_id: string | null) =>
+    (await api.as(key).post('/v1/connections', { name: 'asks', secrets: [secret], agent_id })).json.id as string;
+  const sender = new InferenceSender(service, await connect(service.key, agent), secret);
+  const hook = (n = 0) => promptOf(`s-${n}`, [text('hello')]);
+  const tries: Record<string, () => Promise<{ verdict: { action: string } }>> = {
+    full: async () => {
+      const limited = await api.until(
+        () => api.as(busyKey).post('/v1/connections', { name: `busy ${Math.random()}`, secrets: [secret] }),
+        ({ status }) => status === 201,
+      );
+      const busy = new InferenceSender(service, limited.json.id, secret);
+      const all = await Promise.all(Array.from({ length: 50 }, (_, i) => busy.send(hook(i))));
+      return all.find(({ verdict }) => /request limit/.test(verdict.deny_reason ?? '')) ?? all[0]!;
+    },
+    refuses: () => sender.send(promptOf('s', [text('x'.repeat(11e6))])),
+    unclear: () => sender.send('{"messages": 7}'),
+    revoked: () => sender.send(hook(), { secret: old }),
+    approval: () => sender.send(hook()),
+  };
+  for (const situation of all) {
+    const { code, words } = WAYS['inference']!.cells[situation];
+    if (code === undefined) t.ok(words, `${situation}: what the other side does is said`);
+    else t.equal((await tries[situation]!()).verdict.action, code, situation);
+  }
+});
 
 t.test('an approval that a span would have needed is missing in its record', async (t) => {
   const { json } = await api.get(`/v1/traces/${span.traceId}`);

@@ -155,6 +155,20 @@ export const WAYS: Record<string, Way> = {
       seen('400', 'the place is in `details`; nothing is recorded'),
     ),
   },
+  inference: {
+    name: 'inference hooks of a connection',
+    cells: {
+      away: theirs('the product decides, by its own setting for a server that fails'),
+      hangs: theirs(
+        'the product decides, after its own time; Gatehouse itself answers within `timeout_ms` (4 s), stores or not',
+      ),
+      full: seen('deny', 'at once, with 200; with `"on_failure": "allow"` it is `allow`, as in the next three'),
+      refuses: seen('deny', 'at once, with 200'),
+      unclear: seen('deny', 'with 200; it is recorded as an `error`'),
+      revoked: seen('deny', 'with 200, of a secret that is not set any more; nothing is recorded'),
+      approval: seen('deny', 'at once, with the address of the approval; sent again once it is given, it goes'),
+    },
+  },
   mcp: {
     name: '`gatehouse mcp`, a call of a tool',
     cells: mcp(seen('error', 'of JSON-RPC; the server never gets it')),

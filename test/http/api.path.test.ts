@@ -882,13 +882,15 @@ t.test('spans and log records without any of interest are taken, and metrics', a
   }
 });
 
-t.test('a connection is made, changed and deleted', async (t) => {
+t.test('a connection is made, changed, asked and deleted', async (t) => {
   const made = await api.post('/v1/connections', { name: unique('connection') });
   t.equal(made.status, 201);
   const path = `/v1/connections/${made.json.id}`;
   t.equal((await api.get('/v1/connections')).json.total, 1);
   t.same((await api.get(path)).json, made.json);
   t.equal((await api.patch(path, { mode: 'watch' })).json.mode, 'watch');
+  const asked = await api.post(`/v1/hooks/inference/${made.json.id}`, { type: 'prompt' }, { key: null });
+  t.match(asked.json, { action: /^(allow|deny)$/ });
   t.equal((await api.delete(path)).status, 204);
 });
 

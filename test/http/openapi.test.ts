@@ -88,7 +88,9 @@ t.test('what is answered or sent has a name, and no form is written out twice', 
 
 t.test('keys are asked for everywhere but where operators look, and for the description', async (t) => {
   const open = routes.filter(({ needs }) => needs === null).map(({ path }) => path);
-  t.same(open.sort(), ['/healthz', '/metrics', '/readyz', '/readyz/traffic', '/v1/openapi.json', '/v1/session']);
+  const signed = '/v1/hooks/inference/{connection}';
+  const state = ['/healthz', '/metrics', '/readyz', '/readyz/traffic'];
+  t.same(open.sort(), [...state, signed, '/v1/openapi.json', '/v1/session']);
   for (const { method, path, needs } of routes) {
     const said = described.paths[path]![method.toLowerCase()] as { security?: object[] } & Record<string, unknown>;
     t.same(said.security, needs === null ? [] : undefined, `${method} ${path}`);

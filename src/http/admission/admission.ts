@@ -6,6 +6,7 @@ import type { BufferPool } from '../../common/buffer-pool.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { formOf } from '../../otlp/answers.ts';
 import { currentWork } from '../../process/current-work.ts';
+import type { CachedConnection } from '../../registry/cache.ts';
 import type { Principal } from '../../registry/principal.ts';
 import type { RequestLimiter } from '../../registry/request-limit.ts';
 import type { PageRequest } from '../answers/pages.ts';
@@ -21,11 +22,13 @@ import type { AddressLimit } from './address-limit.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
+import { type ConnectionVerdicts, noSecret, notSigned } from './connection-verdicts.ts';
 import { type Cors, preflightHeaders } from './cors.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import { PAGES_ROUTE } from './request-counts.ts';
 import type { SubmissionScheduler } from './submission-scheduler.ts';
+import { isTimely } from './webhook-signature.ts';
 
 //   head      unambiguous framing, request id                          400 and close
 //   path      known?                                                   404
@@ -49,6 +52,7 @@ type AdmissionParts = Parts & {
   keyUses: Pick<KeyUses, 'note'>;
   sessionUses: Pick<KeyUses, 'note'>;
   browsers: BrowserSessions;
+  verdicts: ConnectionVerdicts;
   budget: BodyBudget;
   buffers: BufferPool;
   inflater: BodyInflater;
@@ -89,6 +93,7 @@ export class Admission {
     if (head.fault !== undefined) return exchange.refuse(head.fault);
     const params: string[] = [];
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
+    if (entry.route.signed === true) this.#parts.verdicts.begin(exchange, params[0]!);
     const rawQuery = req.getQuery() ?? '';
     const reader = this.#beginBody(entry, exchange, head);
     const { callers, browsers, authenticator } = this.#parts;
@@ -183,6 +188,7 @@ export class Admission {
     const { entry, head } = request;
     if (entry.route.needs === null) {
       if (entry.route.body === undefined) return this.#answer(request);
+      if (entry.route.signed === true) return this.#serveSigned(request);
       this.#parts.browsers.checkSignIn(head, () => request.exchange.peerAddress());
       this.#parts.signIns.take(request.addressOfCaller(), performance.now());
       this.#takeBody(request);
@@ -198,6 +204,23 @@ export class Admission {
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
     if (found instanceof Promise) return found.then((principal) => this.#admit(request, principal, nowMs));
     return this.#admit(request, found, nowMs);
+  }
+
+  /** Whose it is is known from its path, and shown by its body: of what says nothing of a signature none is read. */
+  #serveSigned(request: Request): void | Promise<void> {
+    const { head, exchange, params } = request;
+    const refusal = this.#parts.refusal(true);
+    if (refusal !== undefined) throw refusal;
+    const admit = ({ record, principal }: CachedConnection) => {
+      if (record.secrets.length === 0) throw noSecret();
+      if (head.webhook === undefined || !isTimely(head.webhook, Date.now())) throw notSigned();
+      request.connection = record;
+      request.principal = principal;
+      exchange.account = principal.account;
+      if (!this.#sheds(exchange, principal.account)) this.#takeBody(request);
+    };
+    const found = this.#parts.verdicts.find(exchange, params[0]!);
+    return found instanceof Promise ? found.then(admit) : admit(found);
   }
 
   async #serveSession(request: Request, secret: string, nowMs: number): Promise<void> {
@@ -346,7 +369,7 @@ export class Admission {
   #sheds(exchange: Exchange, account: string): boolean {
     const reason = this.#parts.shedding.refuses(account);
     if (reason === undefined) return false;
-    if (exchange.errorForm !== undefined) {
+    if (exchange.errorForm !== undefined || exchange.errorAnswer !== undefined) {
       const options = { recorded: false, retryAfterSeconds: (this.#shed++ % RETRY_AFTER.length) + 1 } as const;
       exchange.fail(new ServiceError('unavailable', `${shedSentence(reason)}; nothing was recorded.`, options));
       return true;

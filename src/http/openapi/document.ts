@@ -341,6 +341,8 @@ function pathParameter(collection: string, name: string): object {
   }
   if (name === 'revision')
     return { description: 'Number of the revision. Any other text is unknown: 404.', schema, example: '3' };
+  if (name === 'connection')
+    return { description: 'Id of the connection. Any other text is denied.', schema, example: exampleId('con') };
   const [prefix, what] = PATH_IDS[collection] ?? [];
   if (prefix === undefined) return { schema };
   return {

@@ -9,6 +9,7 @@
 // A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is
 // closed, and nothing that follows on it is executed.
 import type { ErrorCode } from '../../common/errors.ts';
+import type { WebhookHead } from '../admission/webhook-signature.ts';
 import type { TransportRequest } from '../transport/transport.ts';
 
 /** All names and values together. uWebSockets.js bounds a head only where it arrives in several packets. */
@@ -44,6 +45,8 @@ export type Head = {
   forwardedProto: string;
   /** What only browsers send; undefined: nothing of it. */
   browser: BrowserHead | undefined;
+  /** By which a sender of webhooks signs; undefined: nothing of it. */
+  webhook: WebhookHead | undefined;
   /** Why the request must not be trusted; the connection has to be closed. */
   fault: MalformedHead | undefined;
 };
@@ -85,6 +88,7 @@ export function readHead(req: TransportRequest, takesChunks = false): Head {
     host: '',
     forwardedProto: '',
     browser: undefined,
+    webhook: undefined,
     fault: undefined,
   };
   seen = 0;
@@ -122,6 +126,11 @@ function browser(): BrowserHead {
     session: '',
   };
   return head.browser;
+}
+
+function webhook(): WebhookHead {
+  head.webhook ??= { id: '', timestamp: '', signature: '' };
+  return head.webhook;
 }
 
 /** Headers that may stand once, each with a bit of its own. */
@@ -218,6 +227,15 @@ function takeOfCaller(name: string, value: string): void {
       break;
     case 'access-control-request-method':
       browser().requestedMethod = value;
+      break;
+    case 'webhook-id':
+      webhook().id = value;
+      break;
+    case 'webhook-timestamp':
+      webhook().timestamp = value;
+      break;
+    case 'webhook-signature':
+      webhook().signature = value;
   }
 }
 

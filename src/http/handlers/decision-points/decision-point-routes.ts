@@ -2,7 +2,8 @@
 import type { Route } from '../../route.ts';
 import { authZenRoute } from './authzen-route.ts';
 import { hookRoutes } from './hook-routes.ts';
+import { inferenceRoute } from './inference-route.ts';
 import { liteLlmRoute } from './litellm-route.ts';
 import { opaRoute } from './opa-route.ts';
 
-export const decisionPointRoutes: Route[] = [...hookRoutes, opaRoute, authZenRoute, liteLlmRoute];
+export const decisionPointRoutes: Route[] = [...hookRoutes, opaRoute, authZenRoute, inferenceRoute, liteLlmRoute];

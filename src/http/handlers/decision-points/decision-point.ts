@@ -106,7 +106,7 @@ export async function decide(
   const { account, requestId, idempotencyKey } = call;
   const request = {
     ...{ account, agentId, requestId, idempotencyKey, shape: 'one' as const, purpose: question.purpose },
-    body: Buffer.from(textOf(question.event)),
+    body: Buffer.from(eventText(question.event)),
   };
   const { event, isRepeat } = await new Promise<{ event: Judged; isRepeat: boolean }>((resolve, refused) => {
     parts.ingest.submit(request, {
@@ -127,7 +127,7 @@ export async function decide(
   return { event: id, result, reason, redacted };
 }
 
-function textOf({ type, payload, trace }: PointQuestion['event']): string {
+export function eventText({ type, payload, trace }: PointQuestion['event']): string {
   return `{"type":${jsonOf(type)},"payload":${payload}${trace === undefined ? '' : `,"trace_id":${jsonOf(trace)}`}}`;
 }
 
@@ -168,12 +168,17 @@ async function notAnyMore(
   return verdict === 'blocked' ? POLICY_SINCE : undefined;
 }
 
-const AGENT_OFF = 'Blocked: the agent is switched off.';
-const POLICY_SINCE = 'Blocked by a policy that was made since it was asked for.';
+export const AGENT_OFF = 'Blocked: the agent is switched off.';
+export const POLICY_SINCE = 'Blocked by a policy that was made since it was asked for.';
 
 function eventIn({ body, release }: Answer): Judged {
   const text = ObjectText.of(body.toString())!;
   release?.();
+  return judgedIn(text);
+}
+
+/** `text`: of an event in an answer. */
+export function judgedIn(text: ObjectText): Judged {
   const result = JSON.parse(text.raw('policy_result')!) as PolicyResult;
   return { id: text.string('id')!, result, redacted: text.object('redacted_payload'), text };
 }
@@ -198,7 +203,7 @@ async function agentOf(
   return (await parts.registry.newAgents.ofRequest(account, actor).register(registered)).id;
 }
 
-function wordOf({ text, result: { outcome, reason, matches, policy_id } }: Judged): Word {
+export function wordOf({ text, result: { outcome, reason, matches, policy_id } }: Judged): Word {
   if (outcome === 'allowed') return { allowedMs: Date.parse(text.string('received_at')!) };
   if (reason === 'agent_inactive') return { reason: AGENT_OFF };
   const decided = matches.find((match) => match.policy_id === policy_id);

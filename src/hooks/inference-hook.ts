@@ -1,0 +1,288 @@
+// Inference hooks: what an assistant that is run elsewhere sends before each prompt and call of a tool, and what it is
+// answered (decision-points/inference-judging.ts asks). All that is known of the form is in this file.
+// https://platform.claude.com/docs/en/manage-claude/inference-hooks-endpoint (prompt and tool_call; unknown types,
+// members and blocks are to be accepted). Not verified: whether a block stands in `content` of a message or is one by
+// itself, what a tool's name is called (`tool_name`, `name`), where the calls of a `tool_call` are: each is read.
+// Invariant: what is said is in an event, whatever its form; what has no known one is a `custom` event as it came. The
+// hash of a message is of what is said in it, not of what stands around that and may differ from request to request.
+// Failure: NotUnderstood.
+import { createHash } from 'node:crypto';
+import type { EventType } from '../../schemas/closed-sets.ts';
+import { itemsOf, jsonOf, textAt } from '../common/json-text.ts';
+import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/object-text.ts';
+import { NotUnderstood } from './hook-form.ts';
+
+/** Of an event: `said` is what counts for the message's hash, `beside` what else came with it. */
+type Said = { type: EventType; said: Texts; beside: Texts };
+/** `digest`: of this message and all before it. */
+export type InferenceMessage = { digest: string; said: readonly Said[] };
+export type InferenceRequest = {
+  /** undefined: it has none. */
+  requestId: string | undefined;
+  session: string | undefined;
+  /** Names of agents. */
+  application: string | undefined;
+  actor: string | undefined;
+  /** In each event. */
+  context: Texts;
+  messages: readonly InferenceMessage[];
+};
+type InferenceVerdict = { isAllowed: boolean; reason?: string | undefined; reference?: string | undefined };
+
+/** More than a person and an assistant say to each other; each is hashed, and may be an event. */
+const MESSAGES_MAX = 5_000;
+const REASON_CHARACTERS_MAX = 500;
+const REFERENCE_CHARACTERS_MAX = 50;
+const DIGEST_CHARACTERS = 22;
+const NAME_CHARACTERS_MAX = 200;
+
+const READ = ['type', 'request_id', 'tenant_id', 'actor', 'source', 'session_id', 'model', 'messages', 'metadata'];
+const CALLS = /^tool_(call|use)s?$/;
+
+/** `seed`: what the hashes begin with. Throws NotUnderstood. */
+export function readInference(hook: ObjectText, seed: string): InferenceRequest {
+  const [actor, source] = [hook.object('actor'), hook.object('source')];
+  return {
+    requestId: hook.string('request_id'),
+    session: hook.string('session_id'),
+    application: nameIn(source?.string('application')),
+    actor: nameIn(actor?.string('email_address') ?? actor?.string('id')),
+    context: {
+      model: hook.raw('model'),
+      actor: hook.raw('actor'),
+      application: source?.raw('application'),
+      tenant_id: hook.raw('tenant_id'),
+    },
+    messages: hashed([...messagesOf(hook), ...otherwiseSaid(hook)], seed),
+  };
+}
+
+/** The text of the answer. */
+export function inferenceAnswer({ isAllowed, reason = '', reference = '' }: InferenceVerdict): string {
+  if (isAllowed) return '{"action":"allow"}';
+  const id = reference.replace(/[^A-Za-z0-9._:/-]/g, '').slice(0, REFERENCE_CHARACTERS_MAX);
+  const text = cutTo(reason.toWellFormed(), REASON_CHARACTERS_MAX);
+  return jsonOf({
+    action: 'deny',
+    deny_reason: text === '' ? 'Denied.' : text,
+    ...(id === '' ? {} : { reference_id: id }),
+  });
+}
+
+/**
+ * Texts of payloads: one, or where it is larger than an event its text in pieces, of which each begins with the end of
+ * the one before, so that what is looked for is whole in one of them. Throws NotUnderstood.
+ */
+export function payloadsOf({ type, said, beside }: Said, context: Texts, bytesMax: number): string[] {
+  const whole = objectOfTexts({ ...said, ...beside, ...context });
+  const bytes = Buffer.byteLength(whole);
+  if (bytes <= bytesMax) return [whole];
+  const texts = Object.entries(said).filter(([, text]) => text?.startsWith('"')) as [string, string][];
+  const [name, text] = texts.sort(([, a], [, b]) => b.length - a.length)[0] ?? ['', ''];
+  // A character is three bytes at most, of two that are one together four.
+  const room = Math.floor((bytesMax - (bytes - Buffer.byteLength(text)) - PART_BYTES) / 3);
+  if (room < 2 * OVERLAP_CHARACTERS) throw new NotUnderstood(`a ${type} is larger than ${bytesMax} bytes`);
+  const pieces = piecesOf(text.slice(1, -1), room);
+  return pieces.map((piece, i) =>
+    objectOfTexts({
+      ...{ ...said, ...beside, ...context, [name]: `"${piece}"` },
+      ...{ part: `${i + 1}`, parts: `${pieces.length}` },
+    }),
+  );
+}
+
+/** What detectors and most patterns find is shorter. */
+const OVERLAP_CHARACTERS = 1_000;
+/** `"part":12,"parts":34,` and quotes. */
+const PART_BYTES = 60;
+
+/** `text`: between the quotes of a string of JSON. Characters and escapes stay whole. */
+function piecesOf(text: string, room: number): string[] {
+  const pieces: string[] = [];
+  for (let start = 0; ; ) {
+    if (text.length - start <= room) return [...pieces, text.slice(start)];
+    const end = wholeAt(text, start + room);
+    pieces.push(text.slice(start, end));
+    start = wholeAt(text, end - OVERLAP_CHARACTERS);
+  }
+}
+
+/** The place at or before `at` where no escape and no pair of surrogates is cut. */
+function wholeAt(text: string, at: number): number {
+  const slash = text.lastIndexOf('\\', at - 1);
+  if (slash >= at - ESCAPE_CHARACTERS_MAX + 1 && slash >= 0) {
+    let first = slash;
+    while (text[first - 1] === '\\') first--;
+    // Of a row of them the last one begins an escape where their number is odd.
+    const isOpen = (slash - first) % 2 === 0;
+    const end = slash + (text[slash + 1] === 'u' ? ESCAPE_CHARACTERS_MAX : 2);
+    if (isOpen && end > at) return slash;
+  }
+  return /[\udc00-\udfff]/.test(text[at] ?? '') ? at - 1 : at;
+}
+
+/** `\u0041` */
+const ESCAPE_CHARACTERS_MAX = 6;
+
+function nameIn(text: string | undefined): string | undefined {
+  const name = cutTo((text ?? '').trim().toWellFormed(), NAME_CHARACTERS_MAX);
+  return name === '' ? undefined : name;
+}
+
+/** Characters are whole. */
+function cutTo(text: string, max: number): string {
+  return text.length <= max ? text : text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
+}
+
+/** Of each message what is said in it. */
+function messagesOf(hook: ObjectText): Said[][] {
+  const text = hook.raw('messages');
+  if (text === undefined) return [];
+  const items = itemsOf(text);
+  if (items === undefined) throw new NotUnderstood('messages must be an array');
+  if (items.length > MESSAGES_MAX) throw new NotUnderstood(`there are more than ${MESSAGES_MAX} messages`);
+  const tools = new Map<string, string>();
+  return items.map((item) => saidIn(textAt(text, item), tools));
+}
+
+/** `tools`: names of tools by the ids of their calls, as far as they are known. */
+function saidIn(text: string, tools: Map<string, string>): Said[] {
+  const message = ObjectText.of(text);
+  if (message === undefined) return [asItCame(text, 'message')];
+  const role = message.string('role') ?? 'user';
+  const content = message.raw('content');
+  if (content === undefined || message.has('tool_use_id'))
+    return message.has('type') ? blockOf(message, role, tools) : [asItCame(text, 'message')];
+  const blocks = itemsOf(content);
+  const said =
+    blocks === undefined
+      ? [content.startsWith('"') ? textOf(content, role, {}) : asItCame(content, 'message')]
+      : blocks.flatMap((block) => anyBlock(textAt(content, block), role, tools));
+  const beside = othersOf(message, ['role', 'content', 'type']);
+  const [first, ...rest] = said;
+  if (first === undefined || beside === undefined) return said;
+  return [{ ...first, beside: { ...first.beside, message: beside } }, ...rest];
+}
+
+function anyBlock(text: string, role: string, tools: Map<string, string>): Said[] {
+  const block = ObjectText.of(text);
+  if (block !== undefined) return blockOf(block, role, tools);
+  return [text.startsWith('"') ? textOf(text, role, {}) : asItCame(text, 'inference_block')];
+}
+
+function blockOf(block: ObjectText, role: string, tools: Map<string, string>): Said[] {
+  switch (block.string('type')) {
+    case 'text':
+      if (block.string('text') === undefined) return [asItCame(block.text, 'inference_block')];
+      return [textOf(block.raw('text')!, role, { block: othersOf(block, ['type', 'text', 'role']) })];
+    case 'tool_use':
+      return [callOf(block, tools)];
+    case 'tool_result':
+      return resultsOf(block, tools);
+    case 'attachment': {
+      const text = ['text', 'content', 'extracted_text'].find((key) => block.string(key) !== undefined);
+      const rest = othersOf(block, ['type', 'role', text ?? '']);
+      const said = { kind: '"attachment"', text: text === undefined ? undefined : block.raw(text), attachment: rest };
+      return [{ type: 'custom', said, beside: {} }];
+    }
+    default:
+      return [asItCame(block.text, 'inference_block')];
+  }
+}
+
+/** An event for each part of the result: what came of a call is often larger than anything that is said. */
+function resultsOf(block: ObjectText, tools: ReadonlyMap<string, string>): Said[] {
+  const id = block.string('tool_use_id') ?? block.string('id');
+  const content = ['content', 'result', 'output'].find((key) => block.has(key));
+  const said = {
+    kind: '"tool_result"',
+    tool_name: block.raw('tool_name') ?? (id === undefined ? undefined : tools.get(id)),
+    call_id: block.raw('tool_use_id') ?? block.raw('id'),
+    is_error: block.raw('is_error'),
+  };
+  const beside = othersOf(block, ['type', 'role', 'tool_name', 'tool_use_id', 'id', 'is_error', content ?? '']);
+  const text = content === undefined ? undefined : block.raw(content)!;
+  const parts = text === undefined ? undefined : itemsOf(text)?.map((part) => partOf(textAt(text, part)));
+  const results: (string | undefined)[] = parts === undefined || parts.length === 0 ? [text] : parts;
+  return results.map((result, i) => ({
+    ...{ type: 'custom', said: { ...said, result }, beside: i === 0 ? { block: beside } : {} },
+  }));
+}
+
+/** The text of a block that is nothing else. */
+function partOf(text: string): string {
+  const block = ObjectText.of(text);
+  const isText = block?.string('type') === 'text' && block.string('text') !== undefined;
+  return isText && othersOf(block, ['type', 'text']) === undefined ? block.raw('text')! : text;
+}
+
+function callOf(block: ObjectText, tools: Map<string, string>): Said {
+  const name = ['tool_name', 'name'].find((key) => (block.string(key) ?? '').trim() !== '');
+  if (name === undefined) throw new NotUnderstood('the call of a tool does not say which tool');
+  const input = ['input', 'arguments'].find((key) => block.has(key));
+  const id = block.string('id');
+  if (id !== undefined) tools.set(id, block.raw(name)!);
+  const said = {
+    tool: block.raw(name),
+    arguments: input === undefined ? '{}' : block.raw(input),
+    call_id: block.raw('id'),
+  };
+  return {
+    type: 'tool_call',
+    said,
+    beside: { block: othersOf(block, ['type', 'role', 'id', name, input ?? '']) },
+  };
+}
+
+/** `text`: a string of JSON. */
+function textOf(text: string, role: string, beside: Texts): Said {
+  if (role === 'user') return { type: 'prompt', said: { prompt: text }, beside };
+  if (role === 'assistant') return { type: 'completion', said: { response: text }, beside };
+  return { type: 'custom', said: { kind: '"message"', role: jsonOf(role), text }, beside };
+}
+
+function asItCame(text: string, kind: string): Said {
+  return { type: 'custom', said: { kind: jsonOf(kind), block: text }, beside: {} };
+}
+
+/** Calls that stand beside the messages, and members that a later version has: one message, the last. */
+function otherwiseSaid(hook: ObjectText): Said[][] {
+  const others = hook.keys.filter((key) => !READ.includes(key));
+  const tools = new Map<string, string>();
+  const calls = others.filter((key) => CALLS.test(key)).flatMap((key) => callsIn(hook.raw(key)!, tools));
+  const rest = others.filter((key) => !CALLS.test(key));
+  const isSilent = !hook.has('messages') && calls.length === 0;
+  if (rest.length === 0 && isSilent) throw new NotUnderstood('it has no messages');
+  const request = objectOfPairs(rest.map((key) => [key, hook.raw(key)!]));
+  const said: Said = {
+    type: 'custom',
+    said: { kind: '"inference_request"', hook: hook.raw('type'), request },
+    beside: {},
+  };
+  const all = rest.length === 0 ? calls : [...calls, said];
+  return all.length === 0 ? [] : [all];
+}
+
+function callsIn(text: string, tools: Map<string, string>): Said[] {
+  const items = itemsOf(text)?.map((item) => textAt(text, item)) ?? [text];
+  return items.map((item) => {
+    const call = ObjectText.of(item);
+    if (call === undefined) throw new NotUnderstood('the call of a tool must be an object');
+    return callOf(call, tools);
+  });
+}
+
+function othersOf(object: ObjectText, read: readonly string[]): string | undefined {
+  const keys = object.keys.filter((key) => !read.includes(key));
+  return keys.length === 0 ? undefined : objectOfPairs(keys.map((key) => [key, object.raw(key)!]));
+}
+
+function hashed(messages: readonly Said[][], seed: string): InferenceMessage[] {
+  let before = seed;
+  return messages.map((said) => {
+    const hash = createHash('sha256').update(before);
+    for (const one of said) hash.update(`\0${one.type}\0${objectOfTexts(one.said)}`);
+    before = hash.digest('base64url').slice(0, DIGEST_CHARACTERS);
+    return { digest: before, said };
+  });
+}
