@@ -6,10 +6,10 @@
 // open loop of three phases: half of the maximum, three times of it for a minute, half of it again. The backlog's bound
 // is set to 256 MiB of Redis memory, so that it, too, is met within the minute.
 // The callers are of the worst kind: a thousand connections, and none follows Retry-After: refused or not, the next
-// request is due when it is due. Latency counts from then. Who finds all connections busy waits, and that counts;
-// after 10 s such a caller goes away, and is counted. Goodput: events answered with 2xx a second within the overload. Recovered: the
-// first second after it from which on, for three seconds, no request is refused and p99 is within twice what it was
-// before. The generator takes its processor time from the service's two cores; its share is printed.
+// request is due when it is due. Latency counts from then. Who finds all connections busy waits, and that counts; after
+// 10 s such a caller goes away, and is counted. Goodput: events answered with 2xx a second within the overload.
+// Recovered: the first second after it from which on, for three seconds, no request is refused and p99 is within twice
+// what it was before. The generator takes its processor time from the service's two cores; its share is printed.
 import { whenDrained } from './gauges.ts';
 import { MB, type Memory, memoryChart, watchMemory } from './memory-watch.ts';
 import { type Samples, summarize } from './open-loop.ts';

@@ -214,7 +214,7 @@ export function sendError(response: ServerResponse, error: unknown): void {
  * Engine errors carry `Code: N. DB::Exception: …` already; anything else is given code 1001, as ClickHouse does for
  * foreign exceptions.
  */
-export function describeError(error: unknown): { status: number; code: number; message: string } {
+function describeError(error: unknown): { status: number; code: number; message: string } {
   if (error instanceof ProtocolError) return { status: error.status, code: error.code, message: error.message };
   const message = error instanceof Error ? error.message : String(error);
   const code = /^Code: (\d+)\. /.exec(message)?.[1];

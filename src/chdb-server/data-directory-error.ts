@@ -10,4 +10,4 @@ export class DataDirectoryError extends Error {
   }
 }
 
-export type Refusal = 'damaged' | 'foreign' | 'newer' | 'busy' | 'unusable';
+type Refusal = 'damaged' | 'foreign' | 'newer' | 'busy' | 'unusable';

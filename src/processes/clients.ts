@@ -77,7 +77,7 @@ function textOf(setting: string, file: string | undefined): string | undefined {
   }
 }
 
-export type Waiting = { waitMs: number; say: (line: string) => void };
+type Waiting = { waitMs: number; say: (line: string) => void };
 
 /** Throws StoreError when the time is over, or at once where user or password is refused. */
 export async function redisReady(config: Config, client: Commands, { waitMs, say }: Waiting): Promise<void> {
@@ -170,7 +170,7 @@ export function knownRegistry(clickhouse: ClickHouse): KnownRegistry {
 }
 
 /** Does ClickHouse know an account? Where it has no tables yet it knows none. */
-export async function hadRegistry(clickhouse: ClickHouse): Promise<boolean> {
+async function hadRegistry(clickhouse: ClickHouse): Promise<boolean> {
   try {
     const rows = await clickhouse.query(
       "SELECT id FROM registry FINAL WHERE kind = 'account' AND record != '' LIMIT 1",
