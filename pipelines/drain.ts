@@ -85,9 +85,9 @@ export interface Work<T, Plan> {
   /**
    * In a run of Redis that the group did not know, everything of the stream that may have been dealt with before has
    * been compared. `fromMs`: epoch ms before which nothing can have been lost; null: it is not known. The writes are
-   * made under the lease. Whatever it throws is tried again.
+   * made one after the other, under the lease. Whatever it throws is tried again, from the beginning.
    */
-  compared?(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]>;
+  compared?(stream: string, fromMs: number | null): AsyncIterable<BinaryCommandArgs[]>;
   /** Whatever it throws dead-letters the entry with the error's message for a reason. */
   decode(entry: StreamEntry): Decoded<T>;
   /**
@@ -286,7 +286,10 @@ export class Drain<T, Plan> {
     if (this.#stop.signal.aborted) return;
     const { reader, work } = this.#options;
     const fromMs = isNew ? null : Number(position.split('-')[0]) - BEFORE_MS;
-    await this.#retryForever(async () => reader.writeCompared((await work.compared?.(reader.stream, fromMs)) ?? []));
+    await this.#retryForever(async () => {
+      for await (const writes of work.compared?.(reader.stream, fromMs) ?? []) await reader.write(writes);
+      await reader.endCompared();
+    });
   }
 
   /** Fills `taken`; leaves it empty if there is nothing to read. */

@@ -5,17 +5,20 @@
 //   stored    rows of the stream since then; what is not chained is a stray
 //   chain     for each account with strays a marker and the strays, as they are found, become the next entries of its
 //             chain; an entry `chain.recovered` of the audit log says how many, and from when
+// In slices of time, each written before the next one is read: memory is bounded, and how much was stored is not.
 // Invariant: nothing is excepted from verification. What is changed after the recovery is found; what was before it,
-// the audit log names. Killed anywhere, the next owner finds the same strays, at worst under a second audit entry.
-// Failure: Redis or ClickHouse away: throws, and is tried again. Bounded: where more rows were stored since than
-// ROWS_MAX, as after a restored backup, nothing is chained and the log says so; verification then shows them.
+// the audit log names. Killed anywhere, the next owner finds the strays that are left, at worst some under a second
+// audit entry.
+// Failure: Redis or ClickHouse away, or blocks that are not copied: throws, and is tried again.
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import { chainedIdsSince, storedSince } from '../../clickhouse/queries/chain-strays.ts';
+import { chainedIdsBetween, type Slice, slicesSince, storedBetween } from '../../clickhouse/queries/chain-strays.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { MARKER_TAG, packAgent, packId, packMarker } from '../../src/audit/hash.ts';
 import { keyOf, keysOf, type RowSource } from '../../src/audit/ledger.ts';
 import { eventSource, registrySource, waitingBlocks } from '../../src/audit/sources.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
+import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -28,8 +31,13 @@ import { type Chained, type ChainWriter, groupByAccount } from './chain.ts';
 type Options = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
 type Stray = { account: string; id: string; atMs: number };
 
-/** 100 MB of ids; a minute at full speed. */
-const ROWS_MAX = 1_000_000;
+/** Of a slice: 50 MB with the ids that the chains hold. */
+const SLICE_ROWS = 100_000;
+/** What one write makes entries of: its block is no longer than a batch's. */
+const STRAYS_AT_ONCE = 10_000;
+const FLUSHED_LOOK_MS = 500;
+/** The flusher copies every 5 s (chain-flush.ts). */
+const FLUSHED_MS_MAX = 60_000;
 const IDS_AT_ONCE = 1_000;
 
 export class ChainRecovery {
@@ -47,35 +55,53 @@ export class ChainRecovery {
   }
 
   /**
-   * What lies in the stream has been compared: the writes that chain what is not chained. `fromMs`: epoch ms before
-   * which nothing is lost; null: it is not known, and nothing is chained.
+   * What lies in the stream has been compared: the writes that chain what is not chained, to be made one after the
+   * other. `fromMs`: epoch ms before which nothing is lost; null: it is not known, and nothing is chained.
    */
-  async end(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+  async *end(stream: string, fromMs: number | null): AsyncGenerator<BinaryCommandArgs[]> {
     this.#chain.forgetBeyond(stream);
-    return fromMs === null ? [] : this.#writes(stream, fromMs);
-  }
-
-  async #writes(stream: string, fromMs: number): Promise<BinaryCommandArgs[]> {
+    if (fromMs === null) return;
     const { keys, clickhouse, metrics, log } = this.#options;
     const chain = keys.chainOf(stream);
-    const chained = new Set<string>();
-    const note = (ids: Buffer) => {
-      for (const key of keysOf(ids)) chained.add(key);
-    };
+    const waiting = new Set<string>();
     // What waits first: a block moves from Redis to ClickHouse.
-    for await (const { ids } of waitingBlocks(this.#options, stream)) note(ids);
-    const found = await storedSince(clickhouse, { table: tableOf(chain), fromMs, rowsMax: ROWS_MAX });
-    if (found === null) {
-      log.error({ since: isoTime(fromMs), rowsMax: ROWS_MAX }, 'chain.too_much_to_recover');
-      return [];
+    for await (const { ids } of waitingBlocks(this.#options, stream)) for (const key of keysOf(ids)) waiting.add(key);
+    let entries = 0;
+    for await (const slice of slicesSince(clickhouse, { table: tableOf(chain), fromMs, rowsMax: SLICE_ROWS })) {
+      const strays = await this.#strays(stream, slice, waiting);
+      entries += strays.length;
+      for (const [account, some] of groupByAccount(strays)) {
+        for (let i = 0; i < some.length; i += STRAYS_AT_ONCE) {
+          await this.#room(stream);
+          const chained = await this.#recover(chain, account, some.slice(i, i + STRAYS_AT_ONCE));
+          yield await this.#chain.extend(stream, chained);
+        }
+      }
     }
-    await chainedIdsSince(clickhouse, { chain, fromMs }, note);
-    const strays = found.filter((row) => isOf(keys, stream, row) && !chained.has(keyOf(packId(row.id))));
-    const entries: Chained[] = [];
-    for (const [account, some] of groupByAccount(strays)) entries.push(...(await this.#recover(chain, account, some)));
-    metrics.inc('gatehouse_recovered_total', { what: 'rows' }, strays.length);
-    if (entries.length > 0) log.warn({ entries: strays.length, since: isoTime(fromMs) }, 'chain.recovered');
-    return this.#chain.extend(stream, entries);
+    metrics.inc('gatehouse_recovered_total', { what: 'rows' }, entries);
+    if (entries > 0) log.warn({ entries, since: isoTime(fromMs) }, 'chain.recovered');
+  }
+
+  async #strays(stream: string, slice: Slice, waiting: ReadonlySet<string>): Promise<Stray[]> {
+    const { keys, clickhouse } = this.#options;
+    const chain = keys.chainOf(stream);
+    const stored = await storedBetween(clickhouse, tableOf(chain), slice);
+    const own = stored.filter((row) => isOf(keys, stream, row) && !waiting.has(keyOf(packId(row.id))));
+    if (own.length === 0) return [];
+    const chained = new Set<string>();
+    await chainedIdsBetween(clickhouse, { chain, ...slice }, (ids) => {
+      for (const key of keysOf(ids)) chained.add(key);
+    });
+    return own.filter(({ id }) => !chained.has(keyOf(packId(id))));
+  }
+
+  /** An audit entry is made for each write: so it is not begun where the write would be refused. */
+  async #room(stream: string): Promise<void> {
+    const { redis, keys } = this.#options;
+    for (const untilMs = performance.now() + FLUSHED_MS_MAX; ; await sleep(FLUSHED_LOOK_MS)) {
+      if ((await redis.xlen(keys.chainPending(stream))) < CHAIN_PENDING_MAX / 2) return;
+      if (performance.now() > untilMs) throw new Error('the blocks of the audit chain are not copied to ClickHouse');
+    }
   }
 
   async #recover(chain: string, account: string, strays: readonly Stray[]): Promise<Chained[]> {

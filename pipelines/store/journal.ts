@@ -78,7 +78,7 @@ export class JournalStore implements Work<Change, null> {
     this.#recovery.begin(stream);
   }
 
-  compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+  compared(stream: string, fromMs: number | null): AsyncIterable<BinaryCommandArgs[]> {
     return this.#recovery.end(stream, fromMs);
   }
 

@@ -90,7 +90,7 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
     this.#recovery.begin(stream);
   }
 
-  compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+  compared(stream: string, fromMs: number | null): AsyncIterable<BinaryCommandArgs[]> {
     return this.#recovery.end(stream, fromMs);
   }
 

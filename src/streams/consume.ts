@@ -104,12 +104,17 @@ export class StreamReader {
     return { position, comparedTo: last };
   }
 
-  /** After what `begin` said is to be compared: keeps this run of Redis as the group's, with the pipeline's writes. */
-  async writeCompared(writes: readonly BinaryCommandArgs[]): Promise<void> {
+  /** After what `begin` said is to be compared: keeps this run of Redis as the group's. */
+  async endCompared(): Promise<void> {
+    const { run } = this.#lease;
+    await this.write(run === '' ? [] : [['set', this.#runKey, run]]);
+  }
+
+  /** The pipeline's writes beside any batch. */
+  async write(writes: readonly BinaryCommandArgs[]): Promise<void> {
     const { run } = this.#lease;
     const names = [this.#lease.key];
-    const own: BinaryCommandArgs[] = run === '' ? [] : [['set', this.#runKey, run]];
-    const args = [this.#lease.text, run, ...indexed(names, [...writes, ...own])];
+    const args = [this.#lease.text, run, ...indexed(names, writes)];
     const written = await ofThisRun(this.#lease, () => write.run(this.#options.redis, names, args));
     if (written === null) throw this.#lease.lose();
   }

@@ -3,6 +3,7 @@
 import { cpSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
+import { type Slice, slicesSince, storedBetween } from '../../clickhouse/queries/chain-strays.ts';
 import { waitUntilReady } from '../../src/redis/client.ts';
 import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../audit/harness.ts';
 import { eventually } from '../streams/harness.ts';
@@ -11,6 +12,8 @@ import { putBack, startRedis, type TestRedis } from '../support/redis.ts';
 import { startPipelines, storedIds } from './harness.ts';
 
 const clickhouse = await startClickHouse(t);
+/** More than one write of the recovery chains. */
+const MANY = 12_000;
 
 type Case = { world: AuditWorld; redis: TestRedis; who: { account: string; agent: string } };
 
@@ -68,3 +71,39 @@ for (const isRunning of [true, false]) {
     t.match(await world.verify(who.account), { valid: false, first_invalid: { kind: 'missing' } });
   });
 }
+
+t.test('what was stored since is chained again in slices, however much it is', async (t) => {
+  const { world, redis, who } = await begin(t);
+  const first = await startPipelines(t, world, { processName: 'first' });
+  await submit(world, who, [{}]);
+  await settle(world, who.account);
+  const kept = `${redis.servers[0]!.folder}/kept`;
+  cpSync(filesOf(redis), kept, { recursive: true });
+  for (let i = 0; i < MANY / 500; i++)
+    await submit(
+      world,
+      who,
+      Array.from({ length: 500 }, () => ({})),
+    );
+  await settle(world, who.account);
+  await first.pipelines.stop();
+
+  const slices: Slice[] = [];
+  let rows = 0;
+  for await (const slice of slicesSince(world.clickhouse, { table: 'events', fromMs: 0, rowsMax: 1 })) {
+    slices.push(slice);
+    rows += (await storedBetween(world.clickhouse, 'events', slice)).length;
+  }
+  t.equal(rows, MANY + 1, 'the slices hold each row once');
+  t.ok(slices.every(({ fromMs, toMs }, i) => fromMs < toMs && (i === 0 || slices[i - 1]!.toMs <= fromMs)));
+
+  await putBack(redis.servers[0]!, kept);
+  await waitUntilReady(world.redis, 30_000);
+  await startPipelines(t, world, { processName: 'second' });
+  const count = async () => (await recovered(world)).reduce((sum, { entries }) => sum + entries, 0);
+  t.ok(await eventually(async () => (await count()) === MANY), 'in several writes');
+  t.ok((await recovered(world)).length > 1);
+  await submit(world, who, [{}]);
+  await settle(world, who.account);
+  t.match(await world.verify(who.account), { valid: true, faults: 0, unchained: 0, recovered: MANY });
+});
