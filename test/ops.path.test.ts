@@ -210,6 +210,8 @@ const ON: Record<string, [fires: Series, rests: Series]> = {
     ],
   ],
   GatehouseRetentionNotApplied: both('gatehouse_retention_unapplied_seconds', constant(90_000), constant(7_000)),
+  // Promtool's clock begins at 0.
+  GatehouseBackupOld: both('gatehouse_backup_timestamp_seconds', constant(-200_000), constant(-100_000)),
   GatehouseClockSkew: both('gatehouse_clock_offset_seconds', constant(-2), constant(0.01)),
   GatehouseFailClosed: both('gatehouse_unevaluated_rules_total{reason="budget"}', counter(60), counter(1)),
   GatehouseHeapNearLimit: [

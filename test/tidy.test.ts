@@ -33,6 +33,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
   [/^src\/mcp\//, /^clients\/typescript\/src\//],
   [/^src\/embedded\//, /^src\/chdb-server\//],
+  [/^src\/backup\//, /^(schemas|src\/redis|src\/embedded|src\/chdb-server|clickhouse)\//],
   [/^src\/stores\//, /^(schemas|src\/redis|src\/registry|clickhouse)\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
   [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|clickhouse|pipelines)\//],

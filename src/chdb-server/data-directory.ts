@@ -25,7 +25,7 @@ import { setAsideTornParts } from './torn-parts.ts';
 
 /** Rises when a directory written now could not be read by an older Gatehouse. */
 const DIRECTORY_FORMAT = 1;
-const MARKER = 'gatehouse-clickhouse.json';
+export const MARKER = 'gatehouse-clickhouse.json';
 const SPOOL = 'spool';
 const SYSTEM_DATABASES = "('system', 'INFORMATION_SCHEMA', 'information_schema', 'default')";
 
@@ -203,7 +203,7 @@ function writeMarker(directory: string, marker: Marker): void {
 }
 
 /** The marker, or undefined in an empty directory. */
-function readMarker(directory: string): Marker | undefined {
+export function readMarker(directory: string): Marker | undefined {
   const file = path.join(directory, MARKER);
   if (!existsSync(file)) {
     const foreign = readdirSync(directory).filter((name) => name !== `${MARKER}.new`);

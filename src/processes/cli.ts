@@ -151,6 +151,20 @@ const COMMANDS: Record<string, Entry> = {
     options: { json: { type: 'boolean' }, repair: { type: 'boolean' } },
     run: async (context) => (await import('../commands/doctor.ts')).doctor(context),
   },
+  backup: {
+    usage: 'backup DIR [--keep N]',
+    words: ['DIR'],
+    help: 'back up the data folder of the service that runs, as it is at one moment; DIR keeps the newest N, or all',
+    options: { keep: { type: 'string' } },
+    run: async (context) => (await import('../commands/backup-commands.ts')).backup(context),
+  },
+  restore: {
+    usage: 'restore DIR [--check]',
+    words: ['DIR'],
+    help: 'make an empty data folder of a backup, of the newest one where DIR holds several. --check: only compare it with its sums',
+    options: { check: { type: 'boolean' } },
+    run: async (context) => (await import('../commands/backup-commands.ts')).restore(context),
+  },
   'dead list': {
     usage: 'dead list [--limit N]',
     help: 'show what the pipelines could not process, a JSON line each (the oldest 100 of each stream)',

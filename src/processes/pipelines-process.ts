@@ -20,6 +20,8 @@ import type { Metrics } from '../metrics/metrics.ts';
 import type { Config } from '../process/config.ts';
 import { type Part, periodicPart } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
+import type { Commands } from '../redis/client.ts';
+import type { Keys } from '../redis/keys.ts';
 import { REGISTRY_MISSING } from '../registry/presence.ts';
 import { probeClickHouse } from '../stores/readiness.ts';
 import { OTHER_INSTALLATION } from '../stores/redis-watch.ts';
@@ -36,6 +38,7 @@ import type { WorkerContext } from './worker-process.ts';
 
 /** One length a dead stream; what lies there waits for a person. */
 const DEAD_LOOK_MS = 10_000;
+const BACKUP_LOOK_MS = 10_000;
 
 export async function pipelinesParts({
   config,
@@ -84,6 +87,7 @@ export async function pipelinesParts({
     saysBehind(() => link.sayBehind(pipelines.storeLagMs())),
     deliveries,
     countsDead(new DeadLetters({ redis, keys: makeKeys(config) }), metrics),
+    showsBackup({ redis, keys: makeKeys(config) }, metrics),
     new DependencyGauges({ metrics, redis, clickhouse }),
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
@@ -108,6 +112,18 @@ function countsDead(dead: DeadLetters, metrics: Metrics): Part {
       () => undefined,
     ),
   );
+}
+
+/** The last backup, as the command noted it. While Redis is away the last time stands. */
+function showsBackup({ redis, keys }: { redis: Commands; keys: Keys }, metrics: Metrics): Part {
+  return periodicPart('time of the last backup', BACKUP_LOOK_MS, async () => {
+    try {
+      const backupMs = await redis.get(keys.backupNote());
+      metrics.set('gatehouse_backup_timestamp_seconds', {}, Number(backupMs ?? 0) / 1000);
+    } catch {
+      // `gatehouse_dependency_up` says that Redis is away.
+    }
+  });
 }
 
 /** They are waited for like a ClickHouse that is away; nothing is lost meanwhile, but an operator should know. */

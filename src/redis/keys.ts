@@ -280,6 +280,9 @@ export class Keys {
   /** String, ISO time: the registry was founded, whole. Written last. */
   registryMark = () => `{${this.prefix}g}:registry`;
 
+  /** String, epoch ms: the moment of the last backup that ended well. */
+  backupNote = () => `{${this.prefix}g}:backup`;
+
   /** Hash account name -> account id. */
   accountNames = () => `{${this.prefix}g}:account-names`;
   /** Hash process name -> epoch ms of its last sign of life (Redis's clock): who shares the partitions. */
