@@ -66,7 +66,7 @@ export const AuditVerification = Type.Object({
   entries: about(
     Type.Integer({
       description:
-        'Chained entries that were checked, events and registry changes: the sum of `intact`, `erased` and `expired` where there are no faults and nothing is unsettled',
+        'Chained entries that were checked, events and registry changes: the sum of `intact`, `erased`, `expired` and `restored` where there are no faults and nothing is unsettled',
     }),
     'Chained entries that were checked: registry changes and events.',
     42,
@@ -125,6 +125,30 @@ export const AuditVerification = Type.Object({
     ),
     'The earliest such recovery. null: there was none.',
     null,
+  ),
+  restored: about(
+    Type.Integer({
+      description:
+        'Entries whose rows are gone, as a signed note says (`chain.gap_closed` in the audit log): after a restore of a copy that lacked them. No faults; none of `intact`',
+    }),
+    'Entries whose rows are gone, as a signed note in the audit log says. They are no faults.',
+    0,
+  ),
+  closed_gaps: about(
+    Type.Array(
+      Type.Object({
+        entry_id: about(Type.String(), 'The entry of the audit log that is the note.', exampleId('log')),
+        at: about(ResponseTime, 'When it was made.'),
+        by: about(Type.String(), 'Who made it.', 'Ada Example'),
+        reason: about(Type.String(), 'Why.', 'restored from the copy of 2026-11-20'),
+        from: about(ResponseTime, 'The rows had arrived from then on.'),
+        to: about(ResponseTime, 'The rows had arrived up to then.'),
+        entries: about(Type.Integer(), 'How many were missing.', 12),
+        public_key: about(Type.String(), 'Of the ed25519 key that signed it: DER, base64.', 'MCowBQYDK2VwAyEA…'),
+      }),
+    ),
+    'The notes, as far as their signatures are right and they are in the chain.',
+    [],
   ),
   chains: about(Type.Array(AuditChainHead), 'The chains and where they end.'),
   truncated: about(

@@ -167,6 +167,7 @@ export const AUDIT_ACTIONS = [
   'account.deleted',
   'registry.recovered',
   'chain.recovered',
+  'chain.gap_closed',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 

@@ -212,6 +212,8 @@ const ON: Record<string, [fires: Series, rests: Series]> = {
   GatehouseRetentionNotApplied: both('gatehouse_retention_unapplied_seconds', constant(90_000), constant(7_000)),
   // Promtool's clock begins at 0.
   GatehouseBackupOld: both('gatehouse_backup_timestamp_seconds', constant(-200_000), constant(-100_000)),
+  GatehouseAuditInvalid: both('gatehouse_audit_invalid_accounts', constant(1), constant(0)),
+  GatehouseAuditNotVerified: both('gatehouse_audit_verified_timestamp_seconds', constant(-300_000), constant(0)),
   GatehouseClockSkew: both('gatehouse_clock_offset_seconds', constant(-2), constant(0.01)),
   GatehouseFailClosed: both('gatehouse_unevaluated_rules_total{reason="budget"}', counter(60), counter(1)),
   GatehouseHeapNearLimit: [

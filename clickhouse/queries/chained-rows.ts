@@ -78,6 +78,15 @@ export async function recordedById(
   return found;
 }
 
+/** Of an action that is rare. */
+export function recordedOfAction(clickhouse: ClickHouse, account: string, action: string): Promise<RecordedEntry[]> {
+  return clickhouse.query<RecordedEntry>(
+    `SELECT ${ENTRY_COLUMNS} FROM audit_log FINAL WHERE account_id = {account:String} AND action = {action:String}
+     ORDER BY created_at`,
+    { account, action },
+  );
+}
+
 function condition(column: string, { account, fromMs, toMs }: Range): { sql: string; params: QueryParams } {
   const from = `account_id = {account:String} AND ${column} >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')`;
   const params: QueryParams = { account, from: Math.max(0, fromMs) };

@@ -9,6 +9,7 @@
 // fault where the row is gone.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import type { ChainCursor, Reached } from './chain-cursor.ts';
+import type { KeptNote, NotedRange, NotedRanges } from './gap-note.ts';
 import { isBlank, MARKER_TAG, type Marker, markerLeaf, packId, timeOfPacked, unpackMarker } from './hash.ts';
 import type { Violations } from './violations.ts';
 
@@ -21,6 +22,8 @@ export type SeenRow = {
   /** The agent whose deletion this entry records. */
   deletes?: string;
   recovers?: Recovery;
+  /** It is a note that closes a gap, and its signature is right. */
+  closes?: KeptNote;
 };
 
 /** What an entry of the audit log says was chained later than it was stored (`chain.recovered`). */
@@ -45,11 +48,16 @@ type LedgerOptions = {
   faults: Violations;
   /** Monotonic ms at which it stops at the next window. */
   deadlineMs: number;
+  notes: NotedRanges;
+  /** Hears of each entry without a row that no note covers; some are found, or erased, after all. */
+  onMissing?: ((missing: Missing) => void) | undefined;
 };
 
+/** Of one entry without a row. */
+export type Missing = { chain: string; n: number; agent: string; atMs: number };
 type Expected = { chain: string; n: number; leaf: Buffer; agent: string; atMs: number; packed: Buffer };
-/** Entries of one agent without a row. */
-type Gap = { count: number; kept: Expected[] };
+/** Entries of one agent without a row. `noted`: of those that a note covers, how many, and one of them. */
+type Gap = { count: number; kept: Expected[]; noted: Map<NotedRange, { count: number; first: Expected }> };
 
 /** Leaves of a window: its rows are read in one or a few queries. */
 const WINDOW_ENTRIES = 8_192;
@@ -73,6 +81,8 @@ export class Ledger {
   readonly deleted = new Set<string>();
   /** The recoveries whose entries are as they were chained. */
   readonly recoveries: Recovery[] = [];
+  /** The notes whose entries are as they were chained. */
+  readonly closings: KeptNote[] = [];
   /** Rows without an entry so far, by packed id. */
   readonly strays = new Map<string, SeenRow>();
   /** Entries without a row, by packed agent; blank ones have no id any more. */
@@ -134,7 +144,7 @@ export class Ledger {
         if (row.leaf.equals(one.leaf)) this.intact++;
         else faults.add({ chain: one.chain, position: one.n, kind: 'changed', atMs: one.atMs, id: row.id });
       }
-      if (gap.count === 0) this.gaps.delete(agent);
+      if (gap.count === 0 && gap.noted.size === 0) this.gaps.delete(agent);
     }
   }
 
@@ -212,11 +222,11 @@ export class Ledger {
     }
     const expected = { chain, n, leaf, agent: keyOf(tag), atMs, packed };
     const stray = this.strays.get(keyOf(packed));
-    if (isBlank(packed)) this.#addGap(this.blanks, expected);
+    if (isBlank(packed)) this.#addTo(this.blanks, expected);
     else if (stray !== undefined) {
       this.strays.delete(keyOf(packed));
       this.#match(expected, stray);
-    } else if (atMs < this.#comparedMs) this.#addGap(this.gaps, expected);
+    } else if (atMs < this.#comparedMs) this.#addTo(this.gaps, expected);
     else this.#expected.set(keyOf(packed), expected);
   }
 
@@ -247,6 +257,7 @@ export class Ledger {
     }
     this.intact++;
     if (row.recovers !== undefined) this.recoveries.push(row.recovers);
+    if (row.closes !== undefined) this.closings.push(row.closes);
     if (row.deletes !== undefined) this.deleted.add(keyOf(packId(row.deletes)));
   }
 
@@ -255,24 +266,31 @@ export class Ledger {
     for (const [key, expected] of this.#expected) {
       if (expected.atMs >= endMs) continue;
       this.#expected.delete(key);
-      this.#addGap(this.gaps, expected);
+      this.#addTo(this.gaps, expected);
     }
   }
 
-  #addGap(gaps: Map<string, Gap>, expected: Expected): void {
-    if (this.#options.mayBeGone(expected.atMs, expected.agent)) this.expired++;
-    else addTo(gaps, expected);
+  #addTo(gaps: Map<string, Gap>, expected: Expected): void {
+    const { chain, n, agent, atMs, leaf, packed } = expected;
+    if (this.#options.mayBeGone(atMs, agent)) {
+      this.expired++;
+      return;
+    }
+    const gap: Gap = gaps.get(agent) ?? { count: 0, kept: [], noted: new Map() };
+    gaps.set(agent, gap);
+    // A copy: a view would hold on to its whole page, and gaps are kept to the end.
+    const copy = () => ({ ...expected, leaf: Buffer.from(leaf), packed: Buffer.from(packed) });
+    const range = this.#options.notes.find(chain, n);
+    if (range !== undefined) {
+      const same = gap.noted.get(range);
+      if (same === undefined) gap.noted.set(range, { count: 1, first: copy() });
+      else same.count++;
+      return;
+    }
+    gap.count++;
+    if (gap.kept.length < GAP_KEPT_MAX) gap.kept.push(copy());
+    this.#options.onMissing?.({ chain, n, agent, atMs });
   }
-}
-
-function addTo(gaps: Map<string, Gap>, expected: Expected): void {
-  const gap = gaps.get(expected.agent) ?? { count: 0, kept: [] };
-  gaps.set(expected.agent, gap);
-  gap.count++;
-  // Copies: a view would hold on to its whole page, and gaps are kept to the end.
-  const { leaf, packed } = expected;
-  if (gap.kept.length < GAP_KEPT_MAX)
-    gap.kept.push({ ...expected, leaf: Buffer.from(leaf), packed: Buffer.from(packed) });
 }
 
 /** Gives the keys of ids that lie one behind the other. */

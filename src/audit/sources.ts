@@ -2,6 +2,7 @@
 // in ClickHouse but for their newest blocks, which wait in Redis.
 // Order matters: heads first, then what waits, then ClickHouse. A block moves from Redis to ClickHouse, so read in this
 // order none is overlooked, and the chain that is found is never shorter than the head says.
+import type { KeyObject } from 'node:crypto';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { chainPage } from '../../clickhouse/queries/chain-blocks.ts';
 import {
@@ -10,12 +11,14 @@ import {
   type RecordedEntry,
   recordedBetween,
   recordedById,
+  recordedOfAction,
 } from '../../clickhouse/queries/chained-rows.ts';
 import { CHAIN_FIELD, type ChainBlock, decodeBlocks } from '../../schemas/chain.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { Remembered } from './chain-cursor.ts';
 import { cutEventRows } from './event-rows.ts';
+import { type KeptNote, readGap } from './gap-note.ts';
 import { auditLeaf, unpackId } from './hash.ts';
 import type { RowSource, SeenRow } from './ledger.ts';
 
@@ -109,18 +112,30 @@ export function eventSource(clickhouse: ClickHouse, account: string): RowSource 
   };
 }
 
-export function registrySource(clickhouse: ClickHouse, account: string): RowSource {
+/** `trustedKey`: the one whose notes of closed gaps are believed. */
+export function registrySource(clickhouse: ClickHouse, account: string, trustedKey?: KeyObject): RowSource {
+  const seen = (entry: RecordedEntry) => seenEntry(entry, account, trustedKey);
   return {
     rows: (fromMs, toMs, onRow) =>
-      recordedBetween(clickhouse, { account, fromMs, toMs }, (entry) => onRow(seenEntry(entry))),
+      recordedBetween(clickhouse, { account, fromMs, toMs }, (entry) => onRow(seen(entry))),
     byId: async (packed) => {
       const ids = packed.map((one) => unpackId('auditLog', one));
-      return (await recordedById(clickhouse, account, ids)).map(seenEntry);
+      return (await recordedById(clickhouse, account, ids)).map(seen);
     },
   };
 }
 
-function seenEntry(entry: RecordedEntry): SeenRow {
+/** What the audit log has of closed gaps, as far as the signatures are right. */
+export async function keptNotes(
+  clickhouse: ClickHouse,
+  account: string,
+  trustedKey: KeyObject | undefined,
+): Promise<KeptNote[]> {
+  const entries = await recordedOfAction(clickhouse, account, 'chain.gap_closed');
+  return entries.flatMap((entry) => seenEntry(entry, account, trustedKey).closes ?? []);
+}
+
+function seenEntry(entry: RecordedEntry, account: string, trustedKey: KeyObject | undefined): SeenRow {
   const { id, action, resource_id, about_agent, createdMs } = entry;
   const row: SeenRow = { id, agent: about_agent, atMs: createdMs, leaf: auditLeaf(entry) };
   if (action === 'agent.deleted') row.deletes = resource_id;
@@ -128,5 +143,7 @@ function seenEntry(entry: RecordedEntry): SeenRow {
     const { chain, entries } = JSON.parse(entry.details) as { chain: string; entries: number };
     row.recovers = { chain, entries, atMs: createdMs };
   }
+  const note = action === 'chain.gap_closed' ? readGap(account, entry.details, trustedKey) : undefined;
+  if (note !== undefined) row.closes = { ...note, entry: id };
   return row;
 }

@@ -3,6 +3,7 @@
 // up to 100 MB and most of a core; the next one is refused (503).
 // Failure: ClickHouse or Redis away: throws what they throw; nothing is ever called valid that could not be read.
 
+import type { KeyObject } from 'node:crypto';
 import type { KeptOf } from '../../clickhouse/kept-reads.ts';
 import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';
 import { decisionsAgainstLog, revisionsAgainstLog } from '../../clickhouse/queries/rows-against-log.ts';
@@ -13,8 +14,8 @@ import { timeOfId } from '../common/ids.ts';
 import { VERIFICATIONS_MAX } from '../common/limits.ts';
 import type { Remembered } from './chain-cursor.ts';
 import { genesis, packId } from './hash.ts';
-import { keyOf } from './ledger.ts';
-import { Blocks, eventSource, readHeads, registrySource, type Stores, streamsOf } from './sources.ts';
+import { keyOf, type Missing } from './ledger.ts';
+import { Blocks, eventSource, keptNotes, readHeads, registrySource, type Stores, streamsOf } from './sources.ts';
 import { REGISTRY_CHAIN, verifyChains } from './verify.ts';
 
 export type VerifyOptions = {
@@ -27,6 +28,9 @@ export type VerifyOptions = {
   checkpoint?: ReadonlyMap<string, Remembered>;
   /** Resolves when everything acknowledged so far has been stored. False: not in time. */
   settle: () => Promise<boolean>;
+  /** The one key whose notes of closed gaps are believed. Left out: each names its own, and the answer shows it. */
+  trustedKey?: KeyObject | undefined;
+  onMissing?: ((missing: Missing) => void) | undefined;
 };
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -64,6 +68,7 @@ export class AuditVerifier {
   async #verify(account: string, options: VerifyOptions): Promise<AuditVerification> {
     const { clickhouse, keys } = this.#stores;
     const { fromMs = 0, toMs, budgetMs, checkpoint = new Map<string, Remembered>(), settle } = options;
+    const { trustedKey, onMissing } = options;
     const heads = await readHeads(this.#stores, account);
     const blocks = new Blocks(this.#stores, account);
     await blocks.refresh();
@@ -79,7 +84,9 @@ export class AuditVerifier {
         chains: [...chains].sort(),
         readPage: blocks.readPage,
         events: eventSource(clickhouse, account),
-        registry: registrySource(clickhouse, account),
+        registry: registrySource(clickhouse, account, trustedKey),
+        notes: () => keptNotes(clickhouse, account, trustedKey),
+        onMissing,
         differingRows: async () => {
           return [
             ...(await decisionsAgainstLog(clickhouse, account, { expiredBeforeMs: decisionsFrom(kept) })),

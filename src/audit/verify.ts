@@ -12,8 +12,9 @@ import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { derivedId } from '../common/ids.ts';
 import { ChainCursor, type ReadPage, type Remembered } from './chain-cursor.ts';
+import { type KeptNote, type NotedRange, NotedRanges } from './gap-note.ts';
 import { isBlank, packId, unpackId } from './hash.ts';
-import { keyOf, Ledger, type Recovery, type RowSource, type SeenRow } from './ledger.ts';
+import { keyOf, Ledger, type Missing, type Recovery, type RowSource, type SeenRow } from './ledger.ts';
 import { type Violation, Violations } from './violations.ts';
 
 // Rows and events come before the registry: an erasure that begins meanwhile is recorded there before it removes
@@ -39,6 +40,10 @@ type Verifiable = {
   settle: () => Promise<boolean>;
   /** Rows of tables without a chain that are not what the audit log says. Left out: there are none. */
   differingRows?: () => Promise<DifferingRow[]>;
+  /** Notes of the audit log that close gaps. One counts if its entry is in the chain. Left out: there are none. */
+  notes?: () => Promise<KeptNote[]>;
+  /** Hears of the entries that are missing, once it is known which were erased. */
+  onMissing?: ((missing: Missing) => void) | undefined;
 };
 
 type VerifyLimits = {
@@ -56,6 +61,9 @@ type VerifyLimits = {
   deadlineMs: number;
 };
 
+/** Missing entries that a note covers: how many, and one of them. */
+type Noted = { count: number; first: { chain: string; n: number; atMs: number; packed: Buffer } };
+
 /** A row may arrive at one front a little before one that was chained earlier. */
 const DISORDER_MS = 60_000;
 
@@ -71,6 +79,9 @@ class Verification {
   #unchained = 0;
   #unsettled = 0;
   #erased = 0;
+  #restored = 0;
+  #notes = new NotedRanges([]);
+  readonly #missing: Missing[] = [];
 
   constructor(given: Verifiable, limits: VerifyLimits) {
     this.#given = given;
@@ -80,6 +91,7 @@ class Verification {
   async run(): Promise<AuditVerification> {
     const { fromMs, toMs, deadlineMs } = this.#limits;
     const startedMs = performance.now();
+    this.#notes = new NotedRanges((await this.#given.notes?.()) ?? []);
     const rows = await this.#differingRows();
     const ofEvents = this.#given.chains.filter((chain) => chain !== REGISTRY_CHAIN);
     const events = this.#ledger(await this.#cursors(ofEvents, fromMs), this.#given.events, {
@@ -104,6 +116,7 @@ class Verification {
         for (const cursor of ledger.cursors) cursor.end();
     }
     this.#judgeRows(rows, registry);
+    for (const missing of this.#missing) if (!registry.deleted.has(missing.agent)) this.#given.onMissing?.(missing);
     return this.#answer(events, registry);
   }
 
@@ -135,7 +148,8 @@ class Verification {
     const { expiredBeforeMs, mayBeGone } = this.#limits;
     const expiry =
       source === this.#given.registry ? { expiredBeforeMs: 0, mayBeGone: () => false } : { expiredBeforeMs, mayBeGone };
-    return new Ledger({ cursors, source, ...expiry, faults: this.#faults, ...range });
+    const onMissing = this.#given.onMissing && ((missing: Missing) => void this.#missing.push(missing));
+    return new Ledger({ cursors, source, ...expiry, faults: this.#faults, notes: this.#notes, onMissing, ...range });
   }
 
   async #cursors(chains: readonly string[], fromMs: number): Promise<ChainCursor[]> {
@@ -165,19 +179,40 @@ class Verification {
 
   /** Entries without a row. */
   #judgeGaps(ledger: Ledger, registry: Ledger): void {
+    const noted = new Map<NotedRange, Noted>();
     for (const gaps of [ledger.gaps, ledger.blanks]) {
-      for (const [agent, { count, kept }] of gaps) {
-        if (registry.deleted.has(agent)) this.#erased += count;
+      for (const [agent, { count, kept, noted: covered }] of gaps) {
+        if (registry.deleted.has(agent)) {
+          this.#erased += count;
+          for (const one of covered.values()) this.#erased += one.count;
+          continue;
+        }
+        for (const [range, one] of covered)
+          noted.set(range, { ...one, count: one.count + (noted.get(range)?.count ?? 0) });
         // All that were inspected again were there, and they are as many as are kept: after Redis had gone back in
         // time.
-        else if (registry.stoppedAtMs !== null || kept[0] === undefined) this.#unsettled += count;
-        else {
-          const { chain, n, atMs, packed } = kept[0];
-          const id = isBlank(packed) ? {} : { id: unpackId(chain === REGISTRY_CHAIN ? 'auditLog' : 'event', packed) };
-          this.#faults.add({ chain, position: n, kind: 'missing', atMs, ...id }, count);
-        }
+        if (registry.stoppedAtMs !== null || (count > 0 && kept[0] === undefined)) this.#unsettled += count;
+        else if (count > 0) this.#addMissing(kept[0]!, count);
       }
     }
+    this.#judgeNoted(noted, registry);
+  }
+
+  /** A note covers as many as it says, if it is in the chain as it was signed. */
+  #judgeNoted(noted: ReadonlyMap<NotedRange, Noted>, registry: Ledger): void {
+    const chained = new Set(registry.closings.map(({ entry }) => entry));
+    for (const [range, { count, first }] of noted) {
+      const covered = chained.has(range.note) ? Math.min(count, range.entries) : 0;
+      this.#restored += covered;
+      if (count === covered) continue;
+      if (registry.stoppedAtMs !== null) this.#unsettled += count - covered;
+      else this.#addMissing(first, count - covered);
+    }
+  }
+
+  #addMissing({ chain, n, atMs, packed }: Noted['first'], count: number): void {
+    const id = isBlank(packed) ? {} : { id: unpackId(chain === REGISTRY_CHAIN ? 'auditLog' : 'event', packed) };
+    this.#faults.add({ chain, position: n, kind: 'missing', atMs, ...id }, count);
   }
 
   /** Rows without an entry. */
@@ -220,6 +255,10 @@ class Verification {
       faults_by_kind: this.#faults.kinds.map(({ kind, count, first }) => ({ kind, count, first: shown(first)! })),
       recovered: registry.recoveries.reduce((sum, { entries }) => sum + entries, 0),
       first_recovered: earliest(registry.recoveries),
+      restored: this.#restored,
+      closed_gaps: registry.closings.map(({ entry, at, by, reason, from, to, entries: count, public_key }) => {
+        return { entry_id: entry, at, by, reason, from, to, entries: count, public_key };
+      }),
       chains: cursors.map(({ chain, n, hash }) => ({ chain, entries: n, head: hash.toString('hex') })),
       truncated: stoppedMs !== null,
       continue_from: stoppedMs === null ? null : isoTime(stoppedMs),

@@ -104,6 +104,8 @@ export const METRICS = {
   gatehouse_batches_total: { kind: 'counter', of: 'pipelines', labels: ['pipeline'], known: { pipeline: ['store', 'journal', 'anomaly', 'alert'] }, help: 'Batches acknowledged' },
   gatehouse_stored_rows_total: { kind: 'counter', of: 'pipelines', labels: ['table'], known: { table: TABLES }, help: 'Rows that ClickHouse has acknowledged' },
   gatehouse_dead_letter_rows_total: { kind: 'counter', of: 'pipelines', labels: ['table'], known: { table: ['events', 'anomalies', 'deliveries', 'registry'] }, help: 'Rows that ClickHouse would not take, kept in a dead stream' },
+  gatehouse_audit_verified_timestamp_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Unix time at which the last verification of all audit chains began that went through; 0: none has' },
+  gatehouse_audit_invalid_accounts: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Accounts whose audit chain did not verify, in the verification that runs or in the last one' },
   gatehouse_backup_timestamp_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Unix time of the moment that the last backup holds which ended well (gatehouse backup); 0: there was none' },
   gatehouse_dead_entries: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Entries in the dead streams, over all processes; gatehouse dead list shows them' },
   gatehouse_erased_rows_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Rows of deleted agents dropped before their insert' },

@@ -1,16 +1,19 @@
-// A backtests process: replays policies over stored events (`gatehouse backtests`). Composed here; several share the
-// backtests by leases. A process of its own, and of the lowest priority: what it does takes a core for minutes, and
-// beside the drains of a pipelines process each event would be stored later.
+// A backtests process: replays policies over stored events (`gatehouse backtests`), and verifies the audit chains every
+// day. Composed here; several share the work by leases. A process of its own, and of the lowest priority: what it does
+// takes a core for minutes, and beside the drains of a pipelines process each event would be stored later.
 // Stands behind Redis and ClickHouse, on the path of no event.
 // Invariant: connections first, the worker second, and let go in the reverse order, so what was done is kept.
 // Failure: while Redis or ClickHouse is away backtests wait; without such a process they stay `waiting`.
 import { BacktestWorker } from '../../pipelines/backtest/backtest-worker.ts';
 import type { AgentRecord } from '../../schemas/agent.ts';
+import { DailyVerification } from '../audit/daily-verification.ts';
+import { AuditVerifier } from '../audit/verifier.ts';
 import { BACKTEST_QUERY_SECONDS, BACKTEST_STORED_MS_MAX } from '../common/limits.ts';
 import { BACKTESTS_NICE, lowerPriority } from '../embedded/process-priority.ts';
 import { DependencyGauges } from '../metrics/dependency-gauges.ts';
 import type { Part } from '../process/lifecycle.ts';
 import { keptNow } from '../registry/account-retention.ts';
+import { Accounts } from '../registry/accounts.ts';
 import { Agents } from '../registry/agents.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { REGISTRY_MISSING } from '../registry/presence.ts';
@@ -22,9 +25,13 @@ import {
   makeCommands,
   makeKeys,
   makeRedisWatch,
+  mostRetentionDays,
   STORES_READY_MS_MAX,
 } from './clients.ts';
 import type { WorkerContext } from './worker-process.ts';
+
+/** More ids than that are not held at once. */
+const ACCOUNTS_MAX = 1_000_000;
 
 export async function backtestsParts({ config, log, metrics, isSupervised, say }: WorkerContext): Promise<Part[]> {
   // Its threads that are there already keep theirs: those that work are made later, or are this one.
@@ -34,6 +41,7 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
   const keptOf = keptNow({ redis, keys }, config);
   const clickhouse = makeClickHouse({ ...config, queryTimeoutSeconds: BACKTEST_QUERY_SECONDS }, { keptOf });
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse });
+  const mayWork = () => watch.trouble !== REGISTRY_MISSING && watch.trouble !== OTHER_INSTALLATION;
   const agents = new Agents({ redis, keys });
   const worker = new BacktestWorker({
     ...{ redis, keys, clickhouse, metrics, keptOf, now: Date.now },
@@ -42,14 +50,29 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
     whenStored: whenStored({ redis, keys }),
     erasing: (account) => agents.erasing(account),
     agentOf: agentOf({ redis, keys }),
-    mayWork: () => watch.trouble !== REGISTRY_MISSING && watch.trouble !== OTHER_INSTALLATION,
+    mayWork,
   });
+  const retentionDays = mostRetentionDays(config);
+  const verifier = new AuditVerifier({ redis, keys, clickhouse, retentionDays, keptOf });
   return [
     connectionsPart({ config, redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, say, log }),
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     new DependencyGauges({ metrics, redis, clickhouse }),
     worker,
+    new DailyVerification({
+      ...{ redis, keys, retentionDays, mayWork, log: log.child({ part: 'audit' }) },
+      verify: (account, options) => verifier.verify(account, options),
+      accounts: () => new Accounts({ redis, keys }).someIds(ACCOUNTS_MAX),
+      settle: settle({ redis, keys }),
+    }),
   ];
+}
+
+/** Everything acknowledged is stored, as verifying needs it. */
+function settle({ redis, keys }: RegistryStore) {
+  const barrier = new ReadBarrier({ redis, keys, waitMs: BACKTEST_STORED_MS_MAX });
+  return async (account: string): Promise<boolean> =>
+    (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForJournal(account)])).every(Boolean);
 }
 
 function whenStored({ redis, keys }: RegistryStore) {

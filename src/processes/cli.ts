@@ -210,6 +210,15 @@ const COMMANDS: Record<string, Entry> = {
     help: 'sign checkpoints with a new key from now on; it and the old one vouch for each other, which is printed',
     run: async (context) => (await import('../commands/audit-commands.ts')).auditRotateKey(context),
   },
+  'audit close-gap': {
+    usage: 'audit close-gap --from TIME --to TIME --by NAME --reason TEXT [--account NAME] [--yes]',
+    help: 'note in the audit log, signed, that rows of that time are missing, as after a restore: they are no fault then. Without --yes: say which',
+    options: {
+      ...{ account: { type: 'string' }, from: { type: 'string' }, to: { type: 'string' } },
+      ...{ by: { type: 'string' }, reason: { type: 'string' }, yes: { type: 'boolean' } },
+    },
+    run: async (context) => (await import('../commands/close-gap.ts')).auditCloseGap(context),
+  },
   hook: {
     usage: 'hook [--url URL] [--agent NAME] [--tool NAME] [--timeout SECONDS] [--wait SECONDS]',
     help: 'answer a hook of a tool from standard input (GATEHOUSE_URL, GATEHOUSE_API_KEY; docs/joining.md). Status 2 denies, also where no answer can be had',

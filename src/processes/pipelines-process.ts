@@ -13,6 +13,7 @@ import { ApprovalExpiry } from '../../pipelines/approval/expiry.ts';
 import { Pipelines } from '../../pipelines/pipelines.ts';
 import { ShadowExpiry } from '../../pipelines/shadow/shadow-expiry.ts';
 import { Watcher } from '../../pipelines/watch/watcher.ts';
+import { readVerification } from '../audit/daily-verification.ts';
 import { outboxFolderOf, outboxWarning } from '../egress/mail-transport.ts';
 import { BEHIND_SAID_MS } from '../embedded/ipc.ts';
 import { DependencyGauges } from '../metrics/dependency-gauges.ts';
@@ -38,7 +39,7 @@ import type { WorkerContext } from './worker-process.ts';
 
 /** One length a dead stream; what lies there waits for a person. */
 const DEAD_LOOK_MS = 10_000;
-const BACKUP_LOOK_MS = 10_000;
+const CARE_LOOK_MS = 10_000;
 
 export async function pipelinesParts({
   config,
@@ -87,7 +88,7 @@ export async function pipelinesParts({
     saysBehind(() => link.sayBehind(pipelines.storeLagMs())),
     deliveries,
     countsDead(new DeadLetters({ redis, keys: makeKeys(config) }), metrics),
-    showsBackup({ redis, keys: makeKeys(config) }, metrics),
+    showsCare({ redis, keys: makeKeys(config) }, metrics),
     new DependencyGauges({ metrics, redis, clickhouse }),
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
@@ -114,12 +115,15 @@ function countsDead(dead: DeadLetters, metrics: Metrics): Part {
   );
 }
 
-/** The last backup, as the command noted it. While Redis is away the last time stands. */
-function showsBackup({ redis, keys }: { redis: Commands; keys: Keys }, metrics: Metrics): Part {
-  return periodicPart('time of the last backup', BACKUP_LOOK_MS, async () => {
+/** The last backup and the last verification, as others noted them. While Redis is away the last figures stand. */
+function showsCare({ redis, keys }: { redis: Commands; keys: Keys }, metrics: Metrics): Part {
+  return periodicPart('backup and verification', CARE_LOOK_MS, async () => {
     try {
       const backupMs = await redis.get(keys.backupNote());
+      const { verified, invalid, found } = await readVerification(redis, keys);
       metrics.set('gatehouse_backup_timestamp_seconds', {}, Number(backupMs ?? 0) / 1000);
+      metrics.set('gatehouse_audit_verified_timestamp_seconds', {}, verified / 1000);
+      metrics.set('gatehouse_audit_invalid_accounts', {}, Math.max(invalid.length, found.length));
     } catch {
       // `gatehouse_dependency_up` says that Redis is away.
     }

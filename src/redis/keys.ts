@@ -280,6 +280,10 @@ export class Keys {
   /** String, ISO time: the registry was founded, whole. Written last. */
   registryMark = () => `{${this.prefix}g}:registry`;
 
+  /** String, JSON: how far the daily verification of the audit chains is, and what the last one found. */
+  auditVerification = () => `{${this.prefix}g}:audit-verification`;
+  /** String, a token, PEXPIRE 30 minutes: who is at it. */
+  auditVerificationLease = () => `{${this.prefix}g}:audit-verification:lease`;
   /** String, epoch ms: the moment of the last backup that ended well. */
   backupNote = () => `{${this.prefix}g}:backup`;
 

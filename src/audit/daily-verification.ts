@@ -1,0 +1,179 @@
+// Verifies the audit chains of all accounts once a day, by itself (in a backtests process, which gives way to all
+// others). In slices: one account, some seconds, then three times as long nothing.
+//
+//   begin    a day after the last one began, an hour after one that found something
+//   slice    of the next account what arrived since the last verification, then a thirtieth of what is older
+//   end      when there is no account left
+//
+// How far it is lies in Redis, so that it goes on after a restart, and that pipelines can show it (/metrics).
+// Invariant: one process at it at a time, by a lease for each slice. The time that is shown as verified is that at
+// which a verification began that went through; nothing that could not be read counts as verified.
+// Failure: logged, and tried again at the next slice.
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import { parseTime } from '../../schemas/time.ts';
+import { timeOfId } from '../common/ids.ts';
+import { readAsset } from '../process/assets.ts';
+import type { Part } from '../process/lifecycle.ts';
+import type { Log } from '../process/log.ts';
+import type { Commands } from '../redis/client.ts';
+import type { Keys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
+import type { VerifyOptions } from './verifier.ts';
+
+type DailyVerificationOptions = {
+  redis: Commands;
+  keys: Keys;
+  verify: (account: string, options: VerifyOptions) => Promise<AuditVerification>;
+  /** Ids of all accounts. */
+  accounts: () => Promise<string[]>;
+  settle: (account: string) => Promise<boolean>;
+  retentionDays: number;
+  mayWork: () => boolean;
+  log: Log;
+  now?: () => number;
+};
+
+/** Times in epoch ms. */
+type State = {
+  /** When the one that runs, or ran last, began. */
+  begun: number;
+  isRunning: boolean;
+  /** When the last one began that went through, and the accounts that it found invalid. */
+  verified: number;
+  invalid: string[];
+  /** Of the one that runs: accounts found invalid, the account it is at, which of its two ranges, and from where. */
+  found: string[];
+  account: string;
+  range: number;
+  from: number | null;
+  /** Of the next slice; more where a slice got no further. */
+  budgetMs: number;
+};
+
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const BUDGET_MS = 5_000;
+const BUDGET_MS_MAX = 600_000;
+/** Of a slice, which may take its budget twice and waits for what is on its way. */
+const LEASE_MS = 3 * BUDGET_MS_MAX;
+const LOOK_MS = 5_000;
+const IDLE = 3;
+/** Kept by their ids. */
+const INVALID_MAX = 1_000;
+/** What is older than the last verification is looked at in so many of them. */
+const TURNS = 30;
+const NEW: State = {
+  ...{ begun: 0, isRunning: false, verified: 0, invalid: [], found: [] },
+  ...{ account: '', range: 0, from: null, budgetMs: BUDGET_MS },
+};
+
+const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
+
+export class DailyVerification implements Part {
+  readonly name = 'audit verification';
+  readonly #options: DailyVerificationOptions;
+  readonly #now: () => number;
+  readonly #stop = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: DailyVerificationOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+  }
+
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  /** A slice that runs is not waited for: it has changed nothing yet. */
+  stop(): void {
+    this.#stop.abort();
+    void this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      const begunMs = performance.now();
+      if (this.#options.mayWork()) await this.#look();
+      const tookMs = performance.now() - begunMs;
+      await sleep(Math.max(LOOK_MS, IDLE * tookMs), undefined, { signal: this.#stop.signal, ref: false }).catch(
+        () => undefined,
+      );
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { redis, keys, log } = this.#options;
+    const token = randomBytes(12).toString('base64url');
+    try {
+      if ((await redis.set(keys.auditVerificationLease(), token, 'PX', LEASE_MS, 'NX')) === null) return;
+      await this.step();
+    } catch (error) {
+      if (!this.#stop.signal.aborted) log.warn({ err: error }, 'audit.verification_failed');
+    }
+    await release.run(redis, [keys.auditVerificationLease()], [token]).catch(() => undefined);
+  }
+
+  /** One slice. False: there is nothing to be done now. */
+  async step(): Promise<boolean> {
+    const { redis, keys, accounts } = this.#options;
+    const state = await readVerification(redis, keys);
+    const nowMs = this.#now();
+    if (!state.isRunning) {
+      if (nowMs - state.begun < (state.invalid.length > 0 ? HOUR_MS : DAY_MS)) return false;
+      Object.assign(state, { ...NEW, verified: state.verified, invalid: state.invalid, begun: nowMs, isRunning: true });
+    }
+    const ids = (await accounts()).sort();
+    const account = state.from === null && state.range === 0 ? ids.find((id) => id > state.account) : state.account;
+    if (account === undefined)
+      Object.assign(state, { isRunning: false, verified: state.begun, invalid: state.found, found: [] });
+    else if (!ids.includes(account)) Object.assign(state, { account, range: 0, from: null, budgetMs: BUDGET_MS });
+    else await this.#slice(state, account);
+    await redis.set(keys.auditVerification(), JSON.stringify(state));
+    return true;
+  }
+
+  async #slice(state: State, account: string): Promise<void> {
+    const { verify, settle, log } = this.#options;
+    state.account = account;
+    const range = this.#ranges(state, account)[state.range]!;
+    const fromMs = state.from ?? range.fromMs;
+    await settle(account);
+    const options = { ...range, fromMs, budgetMs: state.budgetMs, settle: () => settle(account) };
+    const found = await verify(account, options);
+    if (found.valid === false) {
+      if (state.found.length < INVALID_MAX) state.found = [...state.found, account];
+      log.error({ account, first: found.first_invalid, faults: found.faults }, 'audit.invalid');
+    }
+    const nextMs = found.valid === false || !found.truncated ? null : parseTime(found.continue_from!);
+    if (nextMs !== null) {
+      if (nextMs <= fromMs) state.budgetMs = Math.min(BUDGET_MS_MAX, 2 * state.budgetMs);
+      state.from = nextMs;
+      return;
+    }
+    const isLast = found.valid === false || state.range + 1 === this.#ranges(state, account).length;
+    Object.assign(state, { range: isLast ? 0 : state.range + 1, from: null, budgetMs: BUDGET_MS });
+  }
+
+  /**
+   * What arrived since the last one that went through, and a part of what is older. All of it the first time, and of an
+   * account that was found invalid: a fault is one until it is mended.
+   */
+  #ranges({ begun, verified, invalid }: State, account: string): { fromMs: number; toMs?: number }[] {
+    if (verified === 0 || invalid.includes(account)) return [{ fromMs: 0 }];
+    const sinceMs = Math.max(0, verified - HOUR_MS);
+    const firstMs = Math.max(timeOfId(account), begun - this.#options.retentionDays * DAY_MS);
+    const width = Math.max(0, sinceMs - firstMs) / TURNS;
+    const turn = Math.floor(begun / DAY_MS) % TURNS;
+    const [fromMs, toMs] = [firstMs + turn * width, firstMs + (turn + 1) * width].map(Math.floor) as [number, number];
+    return [{ fromMs: sinceMs }, { fromMs, toMs }];
+  }
+}
+
+/** How far it is. */
+export async function readVerification(redis: Commands, keys: Keys): Promise<State> {
+  const text = await redis.get(keys.auditVerification());
+  return { ...NEW, ...(text === null ? {} : (JSON.parse(text) as State)) };
+}
