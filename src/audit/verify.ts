@@ -256,7 +256,7 @@ class Verification {
       recovered: registry.recoveries.reduce((sum, { entries }) => sum + entries, 0),
       first_recovered: earliest(registry.recoveries),
       restored: this.#restored,
-      closed_gaps: registry.closings.map(({ entry, at, by, reason, from, to, entries: count, public_key }) => {
+      closed_gaps: byTime(registry.closings).map(({ entry, at, by, reason, from, to, entries: count, public_key }) => {
         return { entry_id: entry, at, by, reason, from, to, entries: count, public_key };
       }),
       chains: cursors.map(({ chain, n, hash }) => ({ chain, entries: n, head: hash.toString('hex') })),
@@ -269,6 +269,10 @@ class Verification {
 function earliest(recoveries: readonly Recovery[]): AuditVerification['first_recovered'] {
   const [first] = [...recoveries].sort((a, b) => a.atMs - b.atMs);
   return first === undefined ? null : { chain: first.chain, entries: first.entries, at: isoTime(first.atMs) };
+}
+
+function byTime(notes: readonly KeptNote[]): KeptNote[] {
+  return [...notes].sort((a, b) => (a.at < b.at ? -1 : 1));
 }
 
 function shown(fault: Violation | null): AuditVerification['first_invalid'] {

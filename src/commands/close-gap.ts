@@ -56,7 +56,7 @@ export const auditCloseGap: Command = async (context) => {
 };
 
 /** Signs the note and keeps it in the audit log; resolves with the entry's id. */
-async function noteGap(
+export async function noteGap(
   stores: Stores,
   { dataDir }: Config,
   { account, found, by, reason }: { account: string; found: MissingRows; by: string; reason: string },
@@ -89,7 +89,7 @@ function askedOf({ options }: Context): GapRequest {
 }
 
 /** What is missing of what arrived in that time, and no note covers. */
-async function findMissing(
+export async function findMissing(
   stores: Stores,
   config: Config,
   { account, asked, settle }: { account: string; asked: Range; settle: () => Promise<boolean> },

@@ -4,6 +4,7 @@
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: it holds
 //                 passwords)
 //   admin-key     the first admin key (0600); admin-key.1 where the account `default` had to be made again
+//   copied-while-running.json  it is a copy that was made while another held it, and that is not dealt with yet
 //   redis/        what the engines keep, as in clickhouse/; outbox/: mails, where no mail server is named
 // Invariant: at most one live holder, wherever the folder is shared (file-lock.ts); who does not get the lock changes
 // nothing. What a dead holder left behind is taken over, never trusted.
@@ -13,6 +14,7 @@ import {
   chmodSync,
   closeSync,
   existsSync,
+  fstatSync,
   ftruncateSync,
   mkdirSync,
   readFileSync,
@@ -46,12 +48,14 @@ export type Runtime = {
 };
 
 /** In the lock file, for people: a process id means nothing in another container. */
-type Holder = { pid: number; host: string };
+type Holder = { pid: number; host: string /** Number of the file: a copy of it has another one. */; inode: number };
 
 /** A command that looks whether a Gatehouse runs here has the lock for some milliseconds, too. */
 const LOCK_TRIES = 5;
 const LOCK_AGAIN_MS = 100;
 export const KEY_FILE = 'admin-key';
+/** Who held the folder that this is a copy of. */
+const COPIED = 'copied-while-running.json';
 /** Rights of the group and of others. */
 const OTHERS = 0o077;
 
@@ -71,8 +75,11 @@ export class StateDir {
     const lock = this.#takeLock();
     if (lock === undefined) throw new StateDirError(`${this.path} is in use by ${this.#holder()}; stop it first.`);
     this.#lock = lock;
-    const mine: Holder = { pid: process.pid, host: os.hostname() };
+    const before = this.#json('lock') as Partial<Holder> | undefined;
+    const mine: Holder = { pid: process.pid, host: os.hostname(), inode: fstatSync(lock).ino };
     this.#try('write to', () => {
+      // Who ends well empties the file.
+      if (before?.inode !== undefined && before.inode !== mine.inode) this.write(COPIED, JSON.stringify(before));
       // Of one that was killed, or of the folder that this is a copy of. A process id may be the same in a container.
       this.removeRuntime();
       ftruncateSync(lock);
@@ -86,6 +93,15 @@ export class StateDir {
     ftruncateSync(this.#lock);
     closeSync(this.#lock);
     this.#lock = undefined;
+  }
+
+  /** Is it a copy of a folder that was in use meanwhile? Until `setMended`. */
+  get isTornCopy(): boolean {
+    return existsSync(this.file(COPIED));
+  }
+
+  setMended(): void {
+    rmSync(this.file(COPIED), { force: true });
   }
 
   file(name: string): string {

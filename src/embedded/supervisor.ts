@@ -43,6 +43,17 @@ class StartError extends UserFacingError {
 /** Migrates the tables and makes the account `default`; answers its first admin key if it was made just now. */
 type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | undefined }>;
 
+/** Looks for what a copy of a running data folder lacks, and closes the gap in the audit chains. */
+type MendCopiedFolder = (config: Config, log: Log) => Promise<void>;
+
+type SupervisorOptions = {
+  config: Config;
+  log: Log;
+  metrics: Metrics;
+  prepareStores: PrepareStores;
+  mendCopiedFolder?: MendCopiedFolder;
+};
+
 /**
  * Together below lifecycle's 25 s, and GATEHOUSE_DRAIN_SECONDS before them. A front may need 11 s until its idle
  * connections are gone.
@@ -60,6 +71,9 @@ const WORKER_START_MS_MAX = 60_000;
  * will be.
  */
 const ENGINE_START_MS_MAX = 900_000;
+const COPY_WARNING =
+  'warning: this data folder is a copy that was made while Gatehouse ran on it: events of that time may be missing. ' +
+  'The audit log will say how many (chain.gap_closed). "gatehouse backup" makes copies that lack nothing.';
 const REWRITE_MS = 5_000;
 
 export class Supervisor {
@@ -71,6 +85,7 @@ export class Supervisor {
   readonly #log: Log;
   readonly #metrics: Metrics;
   readonly #prepareStores: PrepareStores;
+  readonly #mendCopiedFolder: MendCopiedFolder;
   readonly #state: StateDir;
   readonly #hub: WorkerHub;
   readonly #priority: AdaptivePriority;
@@ -86,12 +101,13 @@ export class Supervisor {
   #stopping = false;
   #rewriting: NodeJS.Timeout | undefined;
 
-  constructor(options: { config: Config; log: Log; metrics: Metrics; prepareStores: PrepareStores }) {
+  constructor(options: SupervisorOptions) {
     this.#given = options.config;
     this.#config = options.config;
     this.#log = options.log;
     this.#metrics = options.metrics;
     this.#prepareStores = options.prepareStores;
+    this.#mendCopiedFolder = options.mendCopiedFolder ?? (async () => undefined);
     this.#state = new StateDir(options.config.dataDir);
     this.#hub = new WorkerHub({
       peers: () => this.#workers,
@@ -125,6 +141,7 @@ export class Supervisor {
         start: () => this.#say('workers.starting', this.#workerCounts(), () => this.#startWorkers()),
         stop: () => this.#stopWorkers(),
       },
+      { name: 'copied folder', start: () => this.#mendCopy(), stop: () => undefined },
       this.#priority,
       ...this.#metricsPort(),
       { name: 'notice', start: () => this.#writeRuntime(), stop: () => this.#removeRuntime() },
@@ -240,6 +257,17 @@ export class Supervisor {
     this.#newKey = key;
     const { former } = this.#state.keepAdminKey(key);
     if (former !== undefined) this.#log.warn({ kept: former }, 'admin_key.former_kept');
+  }
+
+  /** Beside everything else: nothing depends on it, and it may take minutes. */
+  #mendCopy(): void {
+    if (!this.#state.isTornCopy) return;
+    this.#log.warn({}, 'copy.made_while_running');
+    writeToTerminal(COPY_WARNING);
+    this.#mendCopiedFolder(this.#config, this.#log).then(
+      () => this.#state.setMended(),
+      (error: unknown) => this.#log.warn({ err: error }, 'copy.not_mended'),
+    );
   }
 
   async #startWorkers(): Promise<void> {

@@ -39,6 +39,10 @@ export async function runStart(config: Config): Promise<void> {
     log,
     metrics,
     prepareStores: (full) => prepareSafeStores(full, config.redisUrl !== undefined),
+    mendCopiedFolder: async (full, to) => {
+      const startedMs = Date.now();
+      await (await import('./copied-folder.ts')).mendCopiedFolder(full, to, startedMs);
+    },
   });
   log.info({ settings: describeConfig(config) }, 'process.starting');
   const scattered = outboxWarning(config);
