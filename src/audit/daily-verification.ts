@@ -108,6 +108,8 @@ export class DailyVerification implements Part {
     const { redis, keys, log } = this.#options;
     const token = randomBytes(12).toString('base64url');
     try {
+      // Most looks end here: Redis has nothing to write then.
+      if (!this.#isDue(await readVerification(redis, keys))) return;
       if ((await redis.set(keys.auditVerificationLease(), token, 'PX', LEASE_MS, 'NX')) === null) return;
       await this.step();
     } catch (error) {
@@ -120,9 +122,9 @@ export class DailyVerification implements Part {
   async step(): Promise<boolean> {
     const { redis, keys, accounts } = this.#options;
     const state = await readVerification(redis, keys);
-    const nowMs = this.#now();
+    if (!this.#isDue(state)) return false;
     if (!state.isRunning) {
-      if (nowMs - state.begun < (state.invalid.length > 0 ? HOUR_MS : DAY_MS)) return false;
+      const nowMs = this.#now();
       Object.assign(state, { ...NEW, verified: state.verified, invalid: state.invalid, begun: nowMs, isRunning: true });
     }
     const ids = (await accounts()).sort();
@@ -133,6 +135,10 @@ export class DailyVerification implements Part {
     else await this.#slice(state, account);
     await redis.set(keys.auditVerification(), JSON.stringify(state));
     return true;
+  }
+
+  #isDue({ isRunning, begun, invalid }: State): boolean {
+    return isRunning || this.#now() - begun >= (invalid.length > 0 ? HOUR_MS : DAY_MS);
   }
 
   async #slice(state: State, account: string): Promise<void> {
