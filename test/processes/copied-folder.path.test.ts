@@ -1,6 +1,6 @@
 // A copy of the data folder of a service that runs, started beside it, as a person does who tries a backup: the service
 // does not notice, and each of the two speaks to its own engines alone.
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
@@ -13,6 +13,11 @@ import { hasOwnStores, launchService, makeDataDir, runCli, startService } from '
 t.setTimeout(300_000);
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
 
+/** It ends with 1 where a file goes while it is at it, as the parts of an insert do. */
+function copyTo(from: string, to: string): void {
+  spawnSync('cp', ['-a', from, to]);
+}
+
 t.test('a start on a copy ends no process of the service that it was copied from', { skip }, async (t) => {
   const service = await startService(t, { stores: 'own' });
   const api = new Api(t, { url: service.url, key: service.key });
@@ -23,7 +28,7 @@ t.test('a start on a copy ends no process of the service that it was copied from
 
   const copy = await makeDataDir();
   t.teardown(() => rm(copy, { recursive: true, force: true }));
-  execFileSync('cp', ['-a', `${service.dataDir}/.`, copy]);
+  copyTo(`${service.dataDir}/.`, copy);
   const pidIn = (file: string) => Number(/^(?:PID: )?(\d+)/m.exec(readFileSync(path.join(copy, file), 'utf8'))?.[1]);
   const pidOf = (name: string) => children.find((child) => child.name === name)!.pid;
   t.equal(pidIn('clickhouse/engine/status'), pidOf('clickhouse'), 'the copy names the engine of the original');
@@ -64,7 +69,7 @@ t.test(
     t.ok((await api.get('/v1/audit-logs')).json.total > 0, 'what was changed is stored, too');
     const copy = await makeDataDir();
     t.teardown(() => rm(copy, { recursive: true, force: true }));
-    execFileSync('cp', ['-a', `${service.dataDir}/.`, copy]);
+    copyTo(`${service.dataDir}/.`, copy);
 
     // As `cp` has it, which takes `clickhouse` before `redis`, and of the tables one after the other.
     await submit(30);
@@ -83,7 +88,7 @@ t.test(
     );
     for (const name of [table, 'redis', 'runtime.json', 'lock']) {
       rmSync(path.join(copy, name), { recursive: true, force: true });
-      execFileSync('cp', ['-a', path.join(service.dataDir, name), path.join(copy, name)]);
+      copyTo(path.join(service.dataDir, name), path.join(copy, name));
     }
 
     const second = await launchService({ dataDir: copy, env: { GATEHOUSE_BOOTSTRAP_KEY: service.key } });

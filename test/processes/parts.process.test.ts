@@ -63,7 +63,7 @@ t.test('a data folder has one holder; a dead one is taken over', async (t) => {
   });
   t.same(
     JSON.parse(readFileSync(file, 'utf8')),
-    { pid: process.pid, host: os.hostname() },
+    { pid: process.pid, host: os.hostname(), inode: statSync(file).ino },
     'who was refused wrote nothing',
   );
   state.unlock();
@@ -85,6 +85,14 @@ t.test('a data folder has one holder; a dead one is taken over', async (t) => {
   state.lock();
   t.equal(JSON.parse(readFileSync(file, 'utf8')).pid, process.pid, 'taken over from a dead process, whatever it wrote');
   state.unlock();
+  t.notOk(state.isTornCopy, 'after a kill the folder is the same one');
+  writeFileSync(file, JSON.stringify({ pid: 1, host: 'there', inode: statSync(file).ino + 1 }));
+  state.lock();
+  t.ok(state.isTornCopy, 'the file of another folder, with its holder');
+  state.unlock();
+  t.ok(new StateDir(state.path).isTornCopy, 'until it is dealt with');
+  state.setMended();
+  t.notOk(state.isTornCopy);
   writeFileSync(file, 'torn');
   state.lock();
   t.pass('a torn file is taken over');
@@ -140,6 +148,7 @@ t.test('commands find the addresses of a Gatehouse that runs, and of no other', 
   copy.lock();
   t.equal(copy.readRuntime(), undefined, 'of the folder that this is a copy of');
   copy.unlock();
+  t.notOk(copy.isTornCopy, 'one that was not held');
 });
 
 t.test('a port that is listened on is not free', async (t) => {
