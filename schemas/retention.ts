@@ -8,6 +8,12 @@ export const RETENTION_DAYS_MAX = 20_000;
 
 const Days = Type.Integer({ minimum: 1, maximum: RETENTION_DAYS_MAX });
 const OwnDays = Type.Union([Days, Type.Null()]);
+const DaysByType = Type.Object(
+  Object.fromEntries(
+    EVENT_TYPES.map((type) => [type, about(Days, `Days for which events of the type \`${type}\` are kept.`, 30)]),
+  ) as ByType<typeof Days>,
+  { additionalProperties: false },
+);
 
 /** As it can be set; what is left out goes by what is above it. */
 export const RetentionPatch = Type.Object(
@@ -17,9 +23,7 @@ export const RetentionPatch = Type.Object(
     ),
     days_by_type: Type.Optional(
       about(
-        Type.Partial(Type.Object(Object.fromEntries(EVENT_TYPES.map((type) => [type, Days])) as ByType<typeof Days>), {
-          additionalProperties: false,
-        }),
+        Type.Partial(DaysByType, { additionalProperties: false }),
         'Days of single types of events, instead of `days`. A type that is left out goes by `days`.',
         { prompt: 30 },
       ),
@@ -33,11 +37,13 @@ export type OwnRetention = { days: number | null; days_by_type: Partial<ByType<n
 
 export const RetentionInForce = Type.Object({
   days: about(Days, 'Days for which events are kept, unless their type has its own.', 365),
-  days_by_type: about(
-    Type.Object(Object.fromEntries(EVENT_TYPES.map((type) => [type, Days])) as ByType<typeof Days>),
-    'Days for which events of each type are kept.',
-    { prompt: 30, completion: 365, tool_call: 365, error: 365, custom: 365 },
-  ),
+  days_by_type: about(DaysByType, 'Days for which events of each type are kept.', {
+    prompt: 30,
+    completion: 365,
+    tool_call: 365,
+    error: 365,
+    custom: 365,
+  }),
   least_days: about(Days, 'An account can set no fewer.', 1),
   most_days: about(Days, 'An account can set no more.', 365),
 });

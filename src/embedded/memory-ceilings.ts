@@ -6,8 +6,6 @@
 
 import os from 'node:os';
 
-export type MemoryCeilings = { redisBytes: number; clickhouseBytes: number };
-
 const MiB = 1024 * 1024;
 const REDIS = { share: 0.2, minimum: 64 * MiB, maximum: 2_048 * MiB };
 /** Below its minimum the engine refuses to start. */
@@ -19,7 +17,7 @@ export function memoryBytes(): number {
   return limit > 0 ? Math.min(limit, os.totalmem()) : os.totalmem();
 }
 
-export function memoryCeilings(bytes: number): MemoryCeilings {
+export function memoryCeilings(bytes: number): { redisBytes: number; clickhouseBytes: number } {
   return { redisBytes: shareOf(bytes, REDIS), clickhouseBytes: shareOf(bytes, CLICKHOUSE) };
 }
 

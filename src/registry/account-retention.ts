@@ -74,11 +74,6 @@ export function keptOf(record: Keeping, settings: RetentionSettings, nowMs: numb
   };
 }
 
-/** What is kept of accounts that have set nothing. */
-export function keptByDefault(settings: RetentionSettings, nowMs: number): KeptTimes {
-  return keptOf({}, settings, nowMs);
-}
-
 /** Asks for the account's record each time. Rejects with ServiceError unavailable. */
 export function keptNow(
   { redis, keys }: RegistryStore,
@@ -104,7 +99,7 @@ export function keptOfAll(
       const record = JSON.parse(text) as AccountRecord;
       if (hasOwn(record)) own.set(record.id, keptOf(record, settings, nowMs));
     }
-    return { others: keptByDefault(settings, nowMs), own };
+    return { others: keptOf({}, settings, nowMs), own };
   });
 }
 

@@ -64,7 +64,8 @@ t.test('the generated types know what the description knows', async (t) => {
     .filter((line) => /\bunknown\b/.test(line.replace(/\/\*.*?\*\/|^\s*\*.*|"unknown"|\bunknown\??(?=:)/g, '')));
   // Payloads, details of the audit log, the description itself, in a JSON Schema what may be any value, what differs
   // between revisions, further headers, and what tools of others send and take.
-  const ofTools = /^\s*(updatedToolOutput\?: unknown|(structured_messages|tools|images)\?: unknown\[\] \| null);$/;
+  const ofTools =
+    /^\s*(updatedToolOutput\?: unknown|(structured_messages|tools|images)\?: unknown\[\] \| null|messages\?: unknown\[\]);$/;
   const ofOurs =
     /^\s*(\[key: string\]: unknown;|(enum|examples)\?: unknown\[\];|(const|default|before|after)\?: unknown;|\[name: string\]: unknown;)$/;
   t.same(
@@ -74,8 +75,8 @@ t.test('the generated types know what the description knows', async (t) => {
   );
   t.equal(
     free.filter((line) => /\[key: string\]/.test(line)).length,
-    5,
-    'payload, details of an entry alone and in a list, the description, a hook',
+    6,
+    'payload, details of an entry alone and in a list, the description, two kinds of hooks',
   );
 });
 

@@ -35,10 +35,13 @@ await api.until(
   ({ json }) => json.action === 'GUARDRAIL_INTERVENED',
 );
 const INSTEAD = 'Deleted rows cannot be had again: call archive_rows instead.';
-await api.post('/v1/policies', {
-  ...{ name: 'no drops', type: 'block_action', actions: ['block'], description: INSTEAD },
-  conditions: { expression: 'payload.tool == "drop_rows" || payload.prompt == "drop_rows"' },
-});
+for (const [name, conditions] of [
+  ['no drops', { tool: 'drop_rows' }],
+  ['no talk of drops', { 'payload.prompt': 'drop_rows' }],
+] as const) {
+  const told = { type: 'block_action', actions: ['block'], description: INSTEAD };
+  if ((await api.post('/v1/policies', { name, conditions, ...told })).status !== 201) throw new Error(name);
+}
 const KEY = 'sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH';
 
 t.test('hooks of Claude Code', async (t) => {
@@ -134,7 +137,7 @@ t.test('access evaluations of AuthZEN', async (t) => {
     const { status, json } = await api.post(AUTHZEN, body);
     t.match({ status, path: json.error.details[0].path }, { status: 400, path });
   }
-  t.equal((await api.get('/v1/traces/t-zen')).json.event_count, 3, 'what is refused is not recorded');
+  t.equal((await api.get('/v1/traces/t-zen')).json.event_count, 4, 'what is refused is not recorded');
 });
 
 t.test('what needs an approval is waited for, and then denied', async (t) => {

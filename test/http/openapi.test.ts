@@ -181,7 +181,7 @@ t.test('the description says what each route answers', async (t) => {
   const statuses = (path: string, method: string) => Object.keys(responses(path, method)).map(Number);
   t.same(statuses('/v1/agents', 'post'), [200, 201, 400, 401, 403, 408, 411, 413, 415, 429, 431, 500, 503]);
   t.same(statuses('/v1/policies', 'post'), [201, 400, 401, 403, 408, 409, 411, 413, 415, 429, 431, 500, 503]);
-  t.same(statuses('/v1/agents/{id}', 'delete'), [204, 400, 401, 403, 404, 408, 411, 413, 429, 431, 500, 503]);
+  t.same(statuses('/v1/agents/{id}', 'delete'), [204, 400, 401, 403, 404, 408, 409, 411, 413, 429, 431, 500, 503]);
   t.same(statuses('/healthz', 'get'), [200, 408, 411, 431, 500]);
   t.same(statuses('/readyz/traffic', 'get'), [200, 408, 411, 431, 500, 503]);
   t.same(codes('/v1/policies', 'post', '409'), ['name_taken', 'idempotency_conflict', 'idempotency_in_progress']);

@@ -23,19 +23,21 @@ export function decisionOf(answer: unknown): Decision {
   if (typeof id !== 'string' || typeof result?.outcome !== 'string' || !Array.isArray(result.matches))
     throw unexpected('no event with its policy_result');
   const { outcome, matches, policy_id, approval_id } = result;
-  const { name, description } = matches.find((match) => match.policy_id === policy_id) ?? {};
+  const policy = matches.find((match) => match.policy_id === policy_id);
   const reasons: Record<string, string | undefined> = {
     allowed: undefined,
     blocked:
       result.reason === 'agent_inactive'
         ? 'Blocked: the agent is switched off.'
-        : (description ?? `Blocked${name === undefined ? '' : ` by policy "${name}"`}.`),
+        : policy
+          ? (policy.description ?? `Blocked by policy "${policy.name}".`)
+          : 'Blocked.',
     pending: `Approval ${approval_id} is pending: a person has not decided it yet.`,
   };
-  if (!Object.hasOwn(reasons, outcome)) throw unexpected(`the outcome ${JSON.stringify(outcome)}`);
+  if (!Object.hasOwn(reasons, outcome)) throw unexpected(`the outcome "${outcome}"`);
   const reason = reasons[outcome];
   return {
-    allowed: outcome === 'allowed',
+    allowed: reason === undefined,
     outcome,
     ...(reason === undefined ? {} : { reason }),
     eventId: id,

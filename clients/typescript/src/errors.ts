@@ -11,7 +11,7 @@ export class BlockedError extends GatehouseError {
   readonly decision: Decision;
 
   constructor(decision: Decision) {
-    super(decision.reason ?? 'Blocked.');
+    super(decision.reason);
     this.decision = decision;
   }
 
