@@ -3,6 +3,7 @@
 import Type from 'typebox';
 import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
+import { Quotas } from './quota.ts';
 import { type OwnRetention, RetentionInForce, RetentionPatch } from './retention.ts';
 
 /**
@@ -59,6 +60,7 @@ export const Account = Type.Object({
     'Requests that each key may make at once. null: as the setting GATEHOUSE_REQUESTS_BURST says.',
     2000,
   ),
+  quotas: about(Quotas, 'What all keys of the account together may use, as the command line has set it.'),
   retention: about(
     Type.Union([Type.Unsafe<OwnRetention>(RetentionPatch), Type.Null()]),
     'How long the account itself has set that its events are kept. null: as the operator says.',

@@ -206,3 +206,13 @@ function ask<Row>(
   const options = { settings: settingsOf(filter), ...(filter.signal === undefined ? {} : { signal: filter.signal }) };
   return clickhouse.query<Row>(sql, params, options);
 }
+
+/** How many events of the account are kept. */
+export async function storedRowCount(clickhouse: ClickHouse, account: string): Promise<number> {
+  const [row] = await clickhouse.query<{ n: number }>(
+    'SELECT count() AS n FROM events WHERE account_id = {account:String}',
+    { account },
+    { settings: { preferred_optimize_projection_name: 'counts' } },
+  );
+  return Number(row?.n ?? 0);
+}

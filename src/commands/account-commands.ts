@@ -5,6 +5,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { EVENT_TYPES, PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
+import { NO_QUOTAS, type Quotas, RATE_QUOTAS } from '../../schemas/quota.ts';
 import { type OwnRetention, RETENTION_DAYS_MAX } from '../../schemas/retention.ts';
 import { ServiceError } from '../common/errors.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
@@ -29,13 +30,40 @@ export const accountCreate: Command = async (context) => {
 
 export const accountLimit: Command = async (context) => {
   const name = context.args[0]!;
-  const limit = limitOf(context.options);
+  const quotas = quotasGiven(context.options);
+  const isOfKeys = quotas === undefined || context.options['per-second'] !== undefined;
+  const limit = isOfKeys ? limitOf(context.options) : undefined;
   await withRedis(context, async (given) => {
+    const accounts = new Accounts(given);
     const account = await accountOf(given, name);
-    await new Accounts(given).setRequestLimit(account.id, limit, system());
-    context.print(limit === null ? 'by the settings' : `${limit.per_second} a second, burst ${limit.burst}`);
+    if (limit !== undefined) {
+      await accounts.setRequestLimit(account.id, limit, system());
+      context.print(limit === null ? 'by the settings' : `${limit.per_second} a second, burst ${limit.burst}`);
+    }
+    if (quotas === undefined && limit !== null) return;
+    const after = quotas === undefined ? null : { ...NO_QUOTAS, ...account.quotas, ...quotas };
+    await accounts.setQuotas(account.id, after, system());
+    if (after !== null) context.print(JSON.stringify(after));
   });
 };
+
+/** undefined: none is named. */
+function quotasGiven({ quota }: Context['options']): Partial<Quotas> | undefined {
+  const given = [quota ?? []].flat() as string[];
+  if (given.length === 0) return undefined;
+  return Object.fromEntries(given.map(quotaOf));
+}
+
+/** `events=500/1000`, `keys=20`, `bytes=none`. */
+function quotaOf(text: string): [string, Quotas[keyof Quotas]] {
+  const [, name = '', value = ''] = /^(\w+)=(.*)$/.exec(text) ?? [];
+  if (!(name in NO_QUOTAS)) throw new UsageError(`--quota takes NAME=N, of ${Object.keys(NO_QUOTAS).join(', ')}`);
+  if (value === 'none') return [name, null];
+  const number = (one: string) => wholeNumber(one, `quota ${name}=`, QUOTA);
+  if (!(RATE_QUOTAS as readonly string[]).includes(name)) return [name, number(value)];
+  const [perSecond = '', burst = perSecond] = value.split('/');
+  return [name, { per_second: number(perSecond), burst: number(burst) }];
+}
 
 export const accountRetention: Command = async (context) => {
   const name = context.args[0]!;
@@ -130,6 +158,7 @@ export async function accountOf(given: { redis: Commands; keys: Keys }, nameOrId
 const DAYS = { min: 1, max: RETENTION_DAYS_MAX };
 const PER_SECOND = { min: 1, max: 1_000_000 };
 const BURST = { min: 1, max: 10_000_000 };
+const QUOTA = { min: 1, max: 999_999_999 };
 
 function limitOf(options: Context['options']): AccountRecord['request_limit'] {
   const { 'per-second': perSecond, burst, default: isDefault } = options;

@@ -74,7 +74,14 @@ export const ERRORS = {
     status: 415,
     when: 'a body that is not application/json, or is compressed otherwise than with gzip, which events and spans may be; `Accept-Encoding` says what is taken',
   },
-  rate_limited: { status: 429, when: 'over the request limit of the key; `Retry-After` says when to come back' },
+  rate_limited: {
+    status: 429,
+    when: 'over the request limit of the key, or a quota of the account over all its keys; `Retry-After` says when to come back',
+  },
+  quota_exceeded: {
+    status: 429,
+    when: 'the account has as many stored events, keys or agents as it may have; `message` says which',
+  },
   internal: { status: 500, when: 'our fault; logged with the request id' },
   unavailable: {
     status: 503,
@@ -89,7 +96,7 @@ export type ServiceErrorOptions = {
   recorded?: false | 'unknown';
   retryAfterSeconds?: number;
   /** The limit that was reached, where the code is `rate_limited`. */
-  rateLimit?: { perSecond: number; burst: number };
+  rateLimit?: { perSecond: number; burst: number; name?: string };
   /** The encodings of a body that are taken here, where the code is `unsupported_media_type`. */
   acceptEncoding?: 'gzip' | 'identity';
   /** `not_found` of what may have been written and is not stored yet. */

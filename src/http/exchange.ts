@@ -126,6 +126,7 @@ export class Exchange {
   #sink: BodySink | undefined = undefined;
   #inHandler = true;
   #over = false;
+  #release: (() => void) | undefined;
   #abort: AbortController | undefined;
   #parts: BodyParts | undefined;
 
@@ -146,6 +147,12 @@ export class Exchange {
   offloaded(): void {
     if (this.taken !== undefined) this.#host.onOffloaded(this.taken);
     this.taken = undefined;
+  }
+
+  /** `release`: of quotas, what was reserved for this request; called when it is over. */
+  reserve(release: (() => void) | undefined): void {
+    if (this.#over) release?.();
+    else this.#release = release;
   }
 
   get over(): boolean {
@@ -291,6 +298,7 @@ export class Exchange {
     this.#over = true;
     clearTimeout(this.deadline);
     this.#host.inFlight.remove(this);
+    this.#release?.();
     try {
       this.#sink?.end();
       this.#host.onDone(this, status);
@@ -379,10 +387,13 @@ export function safe(
 /**
  * As draft-ietf-httpapi-ratelimit-headers-10 has them: a full bucket is used up, and is full again after its window.
  */
-function rateLimitHeaders({ perSecond, burst }: { perSecond: number; burst: number }, seconds: string) {
+function rateLimitHeaders(
+  { perSecond, burst, name = 'requests' }: NonNullable<ServiceError['rateLimit']>,
+  seconds: string,
+) {
   return {
-    'RateLimit-Policy': `"requests";q=${burst};w=${Math.max(1, Math.ceil(burst / perSecond))}`,
-    RateLimit: `"requests";r=0;t=${seconds}`,
+    'RateLimit-Policy': `"${name}";q=${burst};w=${Math.max(1, Math.ceil(burst / perSecond))}`,
+    RateLimit: `"${name}";r=0;t=${seconds}`,
   };
 }
 

@@ -16,6 +16,7 @@ import {
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Config } from '../process/config.ts';
 import type { Log } from '../process/log.ts';
+import type { AccountQuotas } from '../registry/account-quota.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import { AddressLimit } from './admission/address-limit.ts';
@@ -59,6 +60,7 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' 
   routes: readonly Route[];
   cache: KnownCaller & Pick<RegistryCache, 'connection'>;
   limiter: Pick<RequestLimiter, 'admit'>;
+  quotas: Pick<AccountQuotas, 'reserve'>;
   /** For bodies: the front's own. */
   buffers: BufferPool;
   /** For tests, which make submissions wait. */

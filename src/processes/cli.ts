@@ -71,10 +71,15 @@ const COMMANDS: Record<string, Entry> = {
     run: async (context) => (await import('../commands/account-commands.ts')).accountCreate(context),
   },
   'account limit': {
-    usage: 'account limit NAME --per-second N --burst N | --default',
+    usage: 'account limit NAME [--per-second N --burst N] [--quota NAME=N[/BURST]|none]… | --default',
     words: ['NAME'],
-    help: 'set the request limit of each key of an account, or go by the settings again',
-    options: { 'per-second': { type: 'string' }, burst: { type: 'string' }, default: { type: 'boolean' } },
+    help: 'set the request limit of each key of an account, and quotas over all its keys (requests, events, bytes a second, stored_rows, keys, agents), or go by the settings again',
+    options: {
+      'per-second': { type: 'string' },
+      burst: { type: 'string' },
+      quota: { type: 'string', multiple: true },
+      default: { type: 'boolean' },
+    },
     run: async (context) => (await import('../commands/account-commands.ts')).accountLimit(context),
   },
   'account retention': {

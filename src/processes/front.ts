@@ -9,6 +9,7 @@
 import os from 'node:os';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { KeptOf } from '../../clickhouse/kept-reads.ts';
+import { storedRowCount } from '../../clickhouse/queries/count-events.ts';
 import { decidedEvents } from '../../clickhouse/queries/decided-events.ts';
 import { storedEvents } from '../../clickhouse/queries/get-event.ts';
 import { getPolicyRevision } from '../../clickhouse/queries/policy-revisions.ts';
@@ -46,6 +47,7 @@ import type { PolicyWork } from '../policy/policy-work.ts';
 import { Counters } from '../policy/quotas/counters.ts';
 import type { Config } from '../process/config.ts';
 import { type Part, periodicPart } from '../process/lifecycle.ts';
+import { AccountQuotas } from '../registry/account-quota.ts';
 import { keptOf as keptOfAccount } from '../registry/account-retention.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { Agents } from '../registry/agents.ts';
@@ -139,7 +141,9 @@ export async function frontParts({
   const isAccepting = () => !backlog.full() && watch.trouble === undefined;
   const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting });
   const barrier = new ReadBarrier({ redis, keys });
-  const parts = { rateLimits, shadow, appender, once, keys, eventBytesMax, clock, ...eventCallbacks(metrics, usage) };
+  const quotas = makeQuotas({ redis, keys }, clickhouse, metrics);
+  const callbacks = eventCallbacks(metrics, usage, quotas);
+  const parts = { rateLimits, shadow, appender, once, keys, eventBytesMax, clock, ...callbacks };
   const judging = makeJudging(parts, { log, metrics });
   const fetching = {
     fetchEvent: eventsOnceStored(clickhouse, barrier),
@@ -158,7 +162,7 @@ export async function frontParts({
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
     backlogFull: () => backlog.full(),
-    limiter: makeLimiter({ redis, keys }, config, limitSignals),
+    ...{ limiter: makeLimiter({ redis, keys }, config, limitSignals), quotas },
     health: sharedReadiness(() => readiness({ redis, keys, clickhouse, watch, leaving, room: link.room })),
     leaving,
     refusal: (writes) => watch.refusal(writes) ?? (writes ? refusalOf(link.room) : undefined),
@@ -195,15 +199,22 @@ function lastingAnswers({ redis, keys, clickhouse, registry, log }: LastingParts
 
 type EventCallback = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';
 
-function eventCallbacks(metrics: Metrics, usage: UsageCounts): Pick<IngestParts, EventCallback> {
+function eventCallbacks(metrics: Metrics, usage: UsageCounts, quotas: AccountQuotas): Pick<IngestParts, EventCallback> {
   const onUnevaluated = (reason: string, times: number) =>
     metrics.inc('gatehouse_unevaluated_rules_total', { reason }, times);
   const onMatched: IngestParts['onMatched'] = (account, match, of) =>
     usage.matched(account, { id: match.policy_id, name: match.name, type: match.type }, of);
+  const count = countAccepted(metrics, usage);
   return {
-    onAccepted: countAccepted(metrics, usage),
+    onAccepted(account, outcome, events) {
+      count(account, outcome, events);
+      quotas.charge(account, 'events', events);
+    },
     onMatched,
-    onBytes: (account: string, bytes: number) => usage.bytes(account, bytes),
+    onBytes(account, bytes) {
+      usage.bytes(account, bytes);
+      quotas.charge(account, 'bytes', bytes);
+    },
     onUnevaluated,
   };
 }
@@ -301,6 +312,14 @@ function makeKept(store: RegistryStore, backlog: Backlog, metrics: Metrics): { o
 function makeLimiter(store: RegistryStore, config: Config, limitSignals: LimitSignals): RequestLimiter {
   const onRefused = (account: string, key: string) => limitSignals.note(account, key);
   return new RequestLimiter({ ...store, limit: requestLimit(config), onRefused });
+}
+
+function makeQuotas(store: RegistryStore, clickhouse: ClickHouse, metrics: Metrics): AccountQuotas {
+  return new AccountQuotas({
+    ...store,
+    countRows: (account) => storedRowCount(clickhouse, account),
+    onRefused: (quota) => metrics.inc('gatehouse_quota_refusals_total', { quota }),
+  });
 }
 
 function keptParts(once: AppendOnce, approvalWaits: ApprovalWaits): Part[] {

@@ -216,6 +216,8 @@ export class Keys {
   sessionUses = (account: string) => this.#a(account, 'session-uses');
   /** String, PEXPIRE: GCRA state of a key's request limit. */
   requestLimit = (account: string, apiKey: string) => this.#a(account, `limit:${apiKey}`);
+  /** String, PEXPIRE: GCRA state of a quota of the account. */
+  quota = (account: string, kind: string) => this.#a(account, `quota:${kind}`);
   /** String, PEXPIRE: GCRA state of the agents that are registered because calls name them. */
   newAgents = (account: string) => this.#a(account, 'new-agents');
   /** String, PEXPIRE: kept answer of a registry write under an Idempotency-Key. */

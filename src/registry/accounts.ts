@@ -7,6 +7,7 @@
 import type { Account, AccountPatch } from '../../schemas/account.ts';
 import type { Hold } from '../../schemas/hold.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
+import { NO_QUOTAS, type Quotas } from '../../schemas/quota.ts';
 import type { OwnRetention } from '../../schemas/retention.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -29,6 +30,8 @@ export type AccountRecord = {
   request_limit: { per_second: number; burst: number } | null;
   /** Seconds for which its agents may be silent; null: the default. */
   agent_down_seconds: number | null;
+  /** What all its keys together may use; lacking or null: as much as they can. */
+  quotas?: Quotas | null;
   /** Lacking or null: as the operator says. */
   retention?: OwnRetention | null;
   /** What is kept whatever its age; lacking: nothing. */
@@ -153,6 +156,11 @@ export class Accounts {
   /** null: no such account. */
   setRequestLimit(id: string, limit: AccountRecord['request_limit'], actor: Actor): Promise<AccountRecord | null> {
     return this.#change(id, { request_limit: limit }, actor);
+  }
+
+  /** null: no such account. */
+  setQuotas(id: string, quotas: Quotas | null, actor: Actor): Promise<AccountRecord | null> {
+    return this.#change(id, { quotas }, actor);
   }
 
   #change(id: string, fields: Partial<AccountRecord>, actor: Actor): Promise<AccountRecord | null> {
@@ -286,13 +294,14 @@ function hasEnded({ expires_at: until }: ApiKeyRecord, nowMs: number): boolean {
 
 /** As the API and the audit log show it: the limit's numbers are fields of their own. */
 function shown(record: AccountRecord): Account {
-  const { id, name, request_limit, agent_down_seconds, retention, created_at, updated_at } = record;
+  const { id, name, request_limit, agent_down_seconds, quotas, retention, created_at, updated_at } = record;
   return {
     id,
     name,
     agent_down_seconds,
     requests_per_second: request_limit?.per_second ?? null,
     requests_burst: request_limit?.burst ?? null,
+    quotas: { ...NO_QUOTAS, ...quotas },
     retention: retention ?? null,
     created_at,
     updated_at,

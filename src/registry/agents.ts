@@ -17,6 +17,7 @@ import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import type { Keys } from '../redis/keys.ts';
+import { countQuotaOf, overCount } from './account-quota.ts';
 import type { AccountRecord } from './accounts.ts';
 import { inactiveWrites } from './active-policies.ts';
 import { type ApiKeyRecord, dropIndex, orphanDetails, revocationWrites } from './api-keys.ts';
@@ -25,6 +26,7 @@ import {
   AGAIN,
   absent,
   answering,
+  below,
   type Change,
   type CommandArgs,
   commit,
@@ -75,7 +77,12 @@ export class Agents {
       if (existing !== null) return { agent: existing, created: false, differs: differs(existing, body) };
       if (actor.registersAgents === false) throw keptToAgents();
       const record = newRecord(body, this.#now());
-      const { refused } = await commit(this.#store, this.#registration(account, record, actor));
+      const quota = await countQuotaOf(this.#store, account, 'agents');
+      const change = this.#registration(account, record, actor);
+      const full = below('full', ['zcard', this.#keys.agentIds(account, 'all')], quota);
+      const guards = Number.isFinite(quota) ? [...change.guards, full] : change.guards;
+      const { refused } = await commit(this.#store, { ...change, guards });
+      if (refused === 'full') throw overCount('agents', quota);
       return refused === undefined
         ? { agent: { ...record, last_seen_at: null }, created: true, differs: false }
         : AGAIN;

@@ -19,6 +19,7 @@ import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
+import { countQuotaOf, overCount } from './account-quota.ts';
 import { hintOf, mintApiKey, sha256Of } from './api-key-text.ts';
 import { auditLog } from './audit.ts';
 import {
@@ -158,9 +159,11 @@ export class ApiKeys {
     const hash = this.#keys.apiKeys(account);
     const change = keyCreation(this.#keys, account, record, actor, at);
     try {
-      const guards = [...change.guards, below('full', ['hlen', hash], API_KEYS_MAX)];
+      const quota = await countQuotaOf(this.#store, account, 'keys');
+      const guards = [...change.guards, below('full', ['hlen', hash], Math.min(API_KEYS_MAX, quota))];
       const { refused } = await commit(this.#store, { ...change, guards });
       if (refused === 'agent') throw invalid([{ path: '/agent_id', message: 'no such agent' }]);
+      if (refused !== undefined && quota < API_KEYS_MAX) throw overCount('keys', quota);
       if (refused !== undefined) throw invalid([{ path: '/', message: `an account has at most ${API_KEYS_MAX} keys` }]);
     } catch (error) {
       if (!(error instanceof ServiceError && error.recorded === 'unknown')) await dropIndex(this.#store, record);

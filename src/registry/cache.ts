@@ -21,6 +21,7 @@ import { prepareRules } from '../policy/prepare-rules.ts';
 import { type Commands, connectCommands, type RedisAddress, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { TrackedReads } from '../redis/tracked-reads.ts';
+import { quotasOf } from './account-quota.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
@@ -279,7 +280,7 @@ export class RegistryCache {
       return null;
     }
     const record = JSON.parse(keyText) as ApiKeyRecord;
-    const { request_limit: limit } = JSON.parse(accountText) as AccountRecord;
+    const { request_limit: limit, quotas } = JSON.parse(accountText) as AccountRecord;
     const { scope } = record;
     const permissions = record.permissions ?? PERMISSIONS_OF[scope];
     const agentId = record.agent_id ?? null;
@@ -293,6 +294,7 @@ export class RegistryCache {
       rights: rightsOf({ scope, permissions, agentId }),
       expiresAtMs: record.expires_at === null ? null : Date.parse(record.expires_at),
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
+      quotas: quotasOf(quotas),
       sessionId: null,
     };
     return { record, principal };

@@ -4,6 +4,7 @@
 // number, made with the principal, so that the check on the path of an event is one comparison of bits.
 
 import type { Permission, Scope } from '../../schemas/closed-sets.ts';
+import type { Quotas } from '../../schemas/quota.ts';
 import { ServiceError } from '../common/errors.ts';
 import { BOUND_SHARE_MAX } from '../common/limits.ts';
 import { validationFailed } from '../common/validation.ts';
@@ -37,6 +38,8 @@ export type Principal = {
   expiresAtMs: number | null;
   /** null: the limit of the settings. */
   requestLimit: RequestLimit | null;
+  /** Of the account, over all its keys; null: none. */
+  quotas: Quotas | null;
   /** The session that the key is used by; null: by itself. */
   sessionId: string | null;
 };

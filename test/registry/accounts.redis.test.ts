@@ -1,5 +1,6 @@
 // The account's own settings: shown, set, audited, kept by a restore.
 import t from 'tap';
+import { NO_QUOTAS } from '../../schemas/quota.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
 import { startRedis } from '../support/redis.ts';
@@ -18,6 +19,7 @@ t.test('a setting is set, taken back and audited', async (t) => {
     name,
     agent_down_seconds: null,
     retention: null,
+    quotas: NO_QUOTAS,
     ...none,
     created_at,
     updated_at,

@@ -2,10 +2,12 @@
 // The steps are below; their order is part of the API.
 // Failure: everything that can fail throws, and `safe` answers it.
 
+import { BATCH_EVENTS_MAX } from '../../../schemas/event.ts';
 import type { BufferPool } from '../../common/buffer-pool.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { formOf } from '../../otlp/answers.ts';
 import { currentWork } from '../../process/current-work.ts';
+import type { AccountQuotas, QuotaNeed, Release } from '../../registry/account-quota.ts';
 import type { CachedConnection } from '../../registry/cache.ts';
 import type { Principal } from '../../registry/principal.ts';
 import type { RequestLimiter } from '../../registry/request-limit.ts';
@@ -36,7 +38,7 @@ import { isTimely } from './webhook-signature.ts';
 //   store     does Redis hold the registry, and keep what it is given? 503
 //   key       whose?                                                   401
 //   rights    enough?                                                  403
-//   limit     within the request limit?                                429
+//   limit     within the request limit, and the quotas of the account? 429
 //   load      submissions: is the front overloaded?                    503
 //   body      bounded, JSON, inflated where it is compressed            413, 415, 400
 //   valid     query, Idempotency-Key, JSON, schema                     400
@@ -49,6 +51,7 @@ import { isTimely } from './webhook-signature.ts';
 type AdmissionParts = Parts & {
   authenticator: Authenticator;
   limiter: Pick<RequestLimiter, 'admit'>;
+  quotas: Pick<AccountQuotas, 'reserve'>;
   keyUses: Pick<KeyUses, 'note'>;
   sessionUses: Pick<KeyUses, 'note'>;
   browsers: BrowserSessions;
@@ -241,9 +244,20 @@ export class Admission {
     request.principal = principal;
     request.exchange.account = principal.account;
     const admitted = admit(this.#parts.limiter, principal);
-    if (admitted !== undefined) return admitted.then(() => this.#takeIn(request, nowMs));
-    this.#takeIn(request, nowMs);
-    return undefined;
+    if (admitted !== undefined) return admitted.then(() => this.#withinQuotas(request, nowMs));
+    return this.#withinQuotas(request, nowMs);
+  }
+
+  /** The quotas are the account's, over all its keys. */
+  #withinQuotas(request: Request, nowMs: number): void | Promise<void> {
+    const { account, quotas } = request.principal;
+    if (quotas === null) return this.#takeIn(request, nowMs);
+    const reserved = this.#parts.quotas.reserve(account, quotas, needOf(request));
+    const takeIn = (release: Release | undefined) => {
+      request.exchange.reserve(release);
+      this.#takeIn(request, nowMs);
+    };
+    return reserved instanceof Promise ? reserved.then(takeIn) : takeIn(reserved);
   }
 
   #takeIn(request: Request, nowMs: number): void {
@@ -379,6 +393,13 @@ export class Admission {
     exchange.send({ status: 503, body: shedBody(reason, exchange.requestId), headers });
     return true;
   }
+}
+
+/** The most events that it can hold, but for spans; and what it says it has, which may be compressed. */
+function needOf({ entry, head }: Request): QuotaNeed {
+  if (!entry.isSubmission) return { events: 0, bytes: 0 };
+  const events = entry.route.body?.kind === 'batch' ? BATCH_EVENTS_MAX : 1;
+  return { events, bytes: head.isChunked ? 0 : head.contentLength };
 }
 
 /** May the rest of this body flow past while the connection continues? Else the answer asks to close it. */

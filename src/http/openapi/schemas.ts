@@ -134,6 +134,7 @@ import {
   PolicyMatchByType,
   PolicyPatchByType,
 } from '../../../schemas/policy-types.ts';
+import { Quotas } from '../../../schemas/quota.ts';
 import { ReadyPolicies, ReadyPolicy } from '../../../schemas/ready-policy.ts';
 import { RetentionInForce, RetentionPatch } from '../../../schemas/retention.ts';
 import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';
@@ -229,6 +230,7 @@ const NAMED: Record<string, Named> = {
   ...SETS,
   Account: of('The account and its settings.', AccountInForce),
   AccountPatch: of('What to change of the account; at least one field.', AccountPatch),
+  Quotas: of('What all keys of an account together may use.', Quotas),
   Retention: of('How long what is stored is kept.', RetentionPatch),
   RetentionInForce: of('How long what is stored is kept, in force.', RetentionInForce),
   Agent: of('A registered record that stands for one AI system.', Agent),
