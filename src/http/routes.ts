@@ -23,6 +23,7 @@ import { sessionRoutes } from './handlers/session-routes.ts';
 import { spanRoutes } from './handlers/spans.ts';
 import { streamRoutes } from './handlers/stream.ts';
 import { traceRoutes } from './handlers/traces.ts';
+import { usageRoutes } from './handlers/usage-routes.ts';
 import { viewRoutes } from './handlers/view-routes.ts';
 import { openApiRoute } from './openapi/document.ts';
 import type { Route } from './route.ts';
@@ -55,6 +56,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...apiKeyRoutes,
     ...sessionRoutes,
     ...viewRoutes,
+    ...usageRoutes,
     ...holdRoutes,
     ...connectionRoutes,
     ...accountRoutes,

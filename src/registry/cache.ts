@@ -259,12 +259,12 @@ export class RegistryCache {
       Promise.all([this.#reads.hget(connections, id), this.#reads.hget(accounts, account)]),
     );
     if (text === null || accountText === null) return null;
-    const { request_limit: limit } = JSON.parse(accountText) as AccountRecord;
+    const { request_limit: limit, quotas } = JSON.parse(accountText) as AccountRecord;
     const rights = { scope: 'write', permissions: ['submit'], agentId: null } as const;
     const principal: Principal = {
       ...{ account, keyId: id, ...rights, registersAgents: true, rights: rightsOf(rights) },
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
-      ...{ expiresAtMs: null, sessionId: null },
+      ...{ quotas: quotasOf(quotas), expiresAtMs: null, sessionId: null },
     };
     return { record: JSON.parse(text) as ConnectionRecord, principal };
   }

@@ -260,6 +260,34 @@ t.test('views: saved, listed, deleted (the whole story: views.path.test.ts)', as
   t.equal((await api.delete(`/v1/views/${made.json.id}`)).status, 204);
 });
 
+t.test('usage: by day and by agent, of what is stored', async (t) => {
+  const { id } = await newAgent();
+  const payloads = [{ tokens_used: 7 }, { tokens_used: 5, text: 'größer' }];
+  for (const payload of payloads) await api.post(`/v1/agents/${id}/events`, event(payload));
+  const today = new Date().toISOString().slice(0, 10);
+  const bytes = payloads.reduce((sum, payload) => sum + Buffer.byteLength(JSON.stringify(payload)), 0);
+  const used = { events: 2, bytes, tokens: 12 };
+  const answer = await api.get(`/v1/usage?agent_id=${id}&from=${today}`);
+  const { json } = answer;
+  t.match(answer, { status: 200, json: { from: today, total: used, agents: [{ agent_id: id, ...used }] } });
+  // Midnight may have come between.
+  t.equal(json.days[0].events + (json.days[1]?.events ?? 0), 2);
+  t.equal(json.days[0].date, today);
+  const all = (await api.get('/v1/usage')).json;
+  t.equal(all.from, `${today.slice(0, 8)}01`, 'the month');
+  t.ok(all.total.events >= 2);
+  const range = (query: string) => api.get(`/v1/usage?${query}`);
+  t.equal((await range('from=2025-01-01&to=2026-01-01')).json.days.length, 366);
+  for (const [query, path] of [
+    ['from=2025-01-01&to=2026-01-02', 'from'],
+    ['from=2026-02-30', 'from'],
+    ['to=2026-11-20T00:00:00Z', 'to'],
+    ['from=2026-11-20&to=2026-11-19', 'from'],
+  ] as const) {
+    t.match(await range(query), { status: 400, json: { error: { details: [{ path }] } } }, query);
+  }
+});
+
 t.test('holds: made, listed, released (the whole story: retention.path.test.ts)', async (t) => {
   const made = await api.post('/v1/holds', { reason: 'a case', trace_id: unique('held') });
   t.match(made, { status: 201, json: { reason: 'a case', agent_id: null } });

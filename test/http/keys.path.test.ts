@@ -263,6 +263,7 @@ const ASKS: Record<string, Ask> = {
       name: (await api.call('POST', '/v1/session', { body: { key: service.key }, key: null })).json.id,
     }),
   },
+  'GET /v1/usage': {},
   'GET /v1/account': {},
   'PATCH /v1/account': { body: () => ({ agent_down_seconds: 600 }) },
 };

@@ -149,6 +149,7 @@ import {
   ExportTraceServiceResponse,
   RpcStatus,
 } from '../../../schemas/spans.ts';
+import { AccountUsage, UsedSums } from '../../../schemas/usage.ts';
 import { SavedView, ViewCreate } from '../../../schemas/view.ts';
 import { ERRORS } from '../../common/errors.ts';
 import { takesNull } from '../../common/optional-nulls.ts';
@@ -322,6 +323,8 @@ const NAMED: Record<string, Named> = {
   Hold: of('What is kept whatever its age: the account, an agent or a trace.', Hold),
   HoldCreate: taken('A hold to make.', HoldCreate),
   HoldPage: of('A page of holds.', page(Hold)),
+  AccountUsage: of('What the account used, by day and by agent.', AccountUsage),
+  UsedSums: of('What some events used together.', UsedSums),
   SavedView: of('A list of the dashboard with its filters, saved under a name.', SavedView),
   ViewCreate: taken('A view to save.', ViewCreate),
   SavedViewPage: of('A page of saved views.', page(SavedView)),
