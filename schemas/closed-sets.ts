@@ -113,7 +113,7 @@ export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
 export const ORDERS = ['asc', 'desc'] as const;
 
 /** What traces are listed by. */
-export const TRACE_SORTS = ['started_at', 'duration', 'tokens', 'events', 'blocked', 'errors'] as const;
+export const TRACE_SORTS = ['started_at', 'duration', 'tokens', 'cost', 'events', 'blocked', 'errors'] as const;
 export type TraceSort = (typeof TRACE_SORTS)[number];
 
 /** How much of its payload an event is listed with. */
@@ -163,6 +163,7 @@ export const AUDIT_ACTIONS = [
   'connection.created',
   'connection.updated',
   'connection.deleted',
+  'prices.updated',
   'account.updated',
   'account.deleted',
   'registry.recovered',
@@ -183,6 +184,7 @@ export const RESOURCE_TYPES = [
   'view',
   'hold',
   'connection',
+  'prices',
   'account',
 ] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];

@@ -57,14 +57,19 @@ export type EventSummary = {
   matches?: MatchSummary[];
   /** What shadows would have made of it: stored beside the row, which says nothing of it. */
   shadow?: readonly ShadowJudged[];
+  /** Of an event that says tokens, where its account has prices: beside the row, too. */
+  cost?: EventCost;
   rowBytes: number;
 };
+
+/** `by`: currency and revision of the price table; `millionths` of the currency's unit, null: unknown. */
+export type EventCost = { by: string; millionths: number | null };
 
 /**
  * What is in the array of summaries. Most events are allowed without a match, and of those a summary with names for
  * its fields was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
-type SummaryElement = SummaryOwner | AllowedTuple | EventSummary | ShadowElement;
+type SummaryElement = SummaryOwner | AllowedTuple | EventSummary | ShadowElement | CostElement;
 /**
  * What shadows said of events before it: an element of its own, so that codecs, which write summaries, need know
  * nothing of shadows. `of`: how many events back, from 1, and which of `shadows`, by place, would have made what of it.
@@ -73,6 +78,8 @@ export type ShadowElement = {
   shadows: (readonly [policyId: string, revision: number])[];
   of: (readonly [back: number, ...said: (readonly [shadow: number, would: ShadowVerdict])[]])[];
 };
+/** What events before it cost, an element of its own as well. `of`: how many events back, from 1, and the cost. */
+export type CostElement = { priced_by: string; of: (readonly [back: number, millionths: number | null])[] };
 /** Whose tuples follow. */
 type SummaryOwner = readonly [account: string, agent: string];
 type AllowedTuple = readonly [
@@ -130,6 +137,7 @@ export function decodeSummaries(text: string): EventSummary[] {
   let owner: SummaryOwner | undefined;
   for (const element of elements as SummaryElement[]) {
     if (isOfShadows(element)) addShadows(summaries, element);
+    else if (isOfCosts(element)) addCosts(summaries, element);
     else if (!Array.isArray(element)) summaries.push(element as EventSummary);
     else if (isOwner(element)) owner = element;
     else if (owner === undefined) throw new EntryFormatError('it is not said whose event a tuple is');
@@ -154,6 +162,22 @@ function addShadows(summaries: readonly EventSummary[], { shadows, of }: ShadowE
       if (!Array.isArray(known)) throw new EntryFormatError('it is not said which shadow judged an event');
       return { policy_id: String(known[0]), revision: Number(known[1]), would: one[1] };
     });
+  }
+}
+
+function isOfCosts(element: SummaryElement): element is CostElement {
+  return typeof element === 'object' && element !== null && 'priced_by' in element;
+}
+
+/** Throws EntryFormatError where it speaks of an event that is not there. */
+function addCosts(summaries: readonly EventSummary[], { priced_by: by, of }: CostElement): void {
+  if (typeof by !== 'string' || !Array.isArray(of)) throw new EntryFormatError('what events cost is no list');
+  for (const each of of) {
+    const [back, millionths] = Array.isArray(each) ? each : [];
+    const summary = summaries[summaries.length - Number(back)];
+    if (summary === undefined || (millionths !== null && !Number.isSafeInteger(millionths)))
+      throw new EntryFormatError('it is not said which event cost what');
+    summary.cost = { by, millionths: millionths as number | null };
   }
 }
 

@@ -152,6 +152,16 @@ export const Event = Type.Object({
   ),
   received_at: about(ResponseTime, 'When it arrived, by our clock.'),
   policy_result: about(PolicyResult, 'What the policies made of it.'),
+  cost: Type.Optional(
+    about(
+      Type.Union([Type.String(), Type.Null()]),
+      'What its tokens cost, by the price table of the account when it arrived. In reads alone. null: it says tokens, and what they cost is unknown. Left out: it says none, or the account had no prices.',
+      '0.012345 USD',
+    ),
+  ),
+  price_revision: Type.Optional(
+    about(Type.Integer(), 'Beside `cost`: the revision of the price table that was asked.', 3),
+  ),
   redacted_payload: Type.Optional(
     about(
       FreeObject,
@@ -245,6 +255,16 @@ export const Trace = Type.Object({
     Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]),
     "Tokens of all its events together: a payload's `tokens_used`, else what a provider's answer there says (`usage`, `usageMetadata` and the like). null: no event says any.",
     640,
+  ),
+  cost: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'What the tokens of its events cost together, as far as that is known. null: of none it is.',
+    '0.012345 USD',
+  ),
+  unpriced_events: about(
+    Type.Integer({ minimum: 0 }),
+    'Events that say tokens for which the account had no price: `cost` is without them.',
+    0,
   ),
   asked: about(
     Type.String(),

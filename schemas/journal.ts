@@ -12,7 +12,7 @@ export const JOURNAL_VERSION = 1;
 export const JOURNAL_FIELD = 'j';
 
 /** Tables that the journal feeds beside `registry` and `audit_log`; their column `revision` is the entry's. */
-export type JournalTable = 'approvals' | 'deliveries';
+export type JournalTable = 'approvals' | 'deliveries' | 'price_revisions';
 
 export type JournalEntry = {
   version: typeof JOURNAL_VERSION;

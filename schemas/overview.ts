@@ -54,6 +54,37 @@ const Tokens = Type.Object({
 });
 export type OverviewTokens = Type.Static<typeof Tokens>;
 
+const AmountOrNull = orNull(Type.String());
+
+export const CostSums = Type.Object({
+  values: about(
+    Type.Array(
+      Type.Object({
+        value: about(Type.String(), "The model, or the id of the agent. '' of `model`: events without one.", 'gpt-4o'),
+        name: Type.Optional(about(Type.String(), 'What the agent is called. Left out: it has no name any more.')),
+        cost: about(Type.String(), 'What its events cost.', '1.25 USD'),
+      }),
+    ),
+    'Those that cost most first, at most 5.',
+  ),
+  other: about(Type.String(), 'What all others cost together.', '0.00 USD'),
+});
+
+const Costs = Type.Object({
+  total: about(
+    Type.Object({
+      now: about(AmountOrNull, 'In the window. null: of no event it is known.', '1.25 USD'),
+      day_before: about(AmountOrNull, 'In the window a day before.', '0.80 USD'),
+      week_before: about(AmountOrNull, 'In the window a week before.', '0.60 USD'),
+    }),
+    'What events cost, as far as that is known.',
+  ),
+  unpriced_events: about(Compared, 'Events that say tokens whose cost is unknown: no sum has them.'),
+  model: about(CostSums, 'Of the window, by model.'),
+  agent_id: about(CostSums, 'Of the window, by agent.'),
+});
+export type OverviewCost = Type.Static<typeof Costs>;
+
 const Approvals = Type.Object({
   pending: about(Count, 'Approvals that wait now, whenever they were opened.', 1),
   oldest: about(
@@ -147,6 +178,9 @@ export const Overview = Type.Object({
   figures: about(orNull(Figures), 'How many events. null: not known now.'),
   anomalies: about(orNull(Compared), 'Anomalies, by `timestamp`. null: not known now.'),
   tokens: about(orNull(Tokens), 'How many tokens. null: not known now.'),
+  cost: Type.Optional(
+    about(orNull(Costs), 'What they cost. null: not known now. Left out: the account has no prices.'),
+  ),
   approvals: about(orNull(Approvals), 'What waits for a person. null: not known now.'),
   agents: about(orNull(Agents), 'What agents did. null: not known now.'),
   policies: about(orNull(Policies), 'Which policies matched. null: not known now.'),

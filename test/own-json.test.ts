@@ -31,6 +31,7 @@ const OWN: Record<string, readonly string[]> = {
     ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/registry/views.ts'],
     ...['src/registry/account-retention.ts', 'src/registry/holds.ts', 'src/registry/connections.ts'],
     'src/registry/account-quota.ts',
+    'src/registry/price-tables.ts',
     'src/processes/backtests-process.ts',
   ],
   'entries of streams, heads of chains, files of the installation': [
@@ -134,6 +135,10 @@ const SENT: Record<string, Record<string, string>> = {
   'src/ingest/encode.ts': {
     'JSON.stringify(summaryOf(': 'a summary of our own',
     'JSON.parse(text)': 'the redacted payload, to be summed up',
+  },
+  'src/ingest/event-cost.ts': {
+    'JSON.stringify(element)': 'counts of our own',
+    'JSON.parse(redacted.payloadText)': 'the redacted payload, of which its counts and model are read',
   },
   'src/ingest/submission-reply.ts': {
     'JSON.stringify(submission.traceId)': 'a string, which has one reading',

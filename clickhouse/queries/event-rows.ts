@@ -9,6 +9,7 @@ import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
 import { exactIsoTime } from '../../schemas/time.ts';
 import { timeOfId } from '../../src/common/ids.ts';
 import { PAGE_BYTES_MAX } from '../../src/common/limits.ts';
+import { amountText } from '../../src/common/prices/amount.ts';
 import {
   eventSummary,
   PAYLOAD_HEAD_CHARACTERS,
@@ -39,6 +40,10 @@ export type EventRow = {
   /** '' for none. */
   model?: string;
   tokens_used?: number | null;
+  /** In millionths; null: none, or unknown. */
+  cost?: number | null;
+  /** Currency and revision of the prices that were asked; '' : none were. */
+  priced_by?: string;
   outcome: Outcome;
   /** JSON text; '' for allowed without a match. */
   policy_result: string;
@@ -51,7 +56,7 @@ type PayloadField = 'payload' | 'payload_bytes' | 'payload_preview' | 'payload_h
 /** What the audit log holds of an event; nothing that can be large. */
 export type AuditedRow = Omit<
   EventRow,
-  'trace_id' | PayloadField | 'model' | 'tokens_used' | 'policy_result' | 'shadow'
+  'trace_id' | PayloadField | 'model' | 'tokens_used' | 'cost' | 'priced_by' | 'policy_result' | 'shadow'
 > & {
   reason: string;
   policy_id: string;
@@ -68,7 +73,7 @@ export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS times
 export type EventHead = EventKey &
   Pick<EventRow, 'type' | 'trace_id' | 'outcome'> & { part: string; part_offset: number };
 /** The payload is there unless a list was asked for without. */
-type EventRest = Pick<EventRow, 'id' | 'model' | 'tokens_used' | 'policy_result' | 'shadow'> &
+type EventRest = Pick<EventRow, 'id' | 'model' | 'tokens_used' | 'cost' | 'priced_by' | 'policy_result' | 'shadow'> &
   Partial<Pick<EventRow, PayloadField>>;
 
 /**
@@ -90,9 +95,10 @@ const PAYLOAD_COLUMNS: Record<PayloadMode, string> = {
   preview: `length(payload) AS payload_bytes, substringUTF8(payload, 1, ${PREVIEW_CHARACTERS}) AS payload_preview, ${PAYLOAD_ENDS}`,
   none: `length(payload) AS payload_bytes, ${PAYLOAD_ENDS}`,
 };
-const restColumns = (mode: PayloadMode) => `id, ${PAYLOAD_COLUMNS[mode]}, model, tokens_used, policy_result, shadow`;
+const BEHIND_PAYLOAD = 'model, tokens_used, cost, priced_by, policy_result, shadow';
+const restColumns = (mode: PayloadMode) => `id, ${PAYLOAD_COLUMNS[mode]}, ${BEHIND_PAYLOAD}`;
 export const rowColumns = (mode: PayloadMode = 'full') =>
-  `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, model, tokens_used, policy_result, shadow`;
+  `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, ${BEHIND_PAYLOAD}`;
 const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, policy_id, approval_id, request_id`;
 
 /** One question reads so many bytes, unescaped: twice a page, so that what fits a page is mostly read at once. */
@@ -324,6 +330,19 @@ export function withoutPayload({ payload, ...row }: EventRow): EventRow {
   return { ...row, payload: '', payload_bytes: Buffer.byteLength(payload), payload_head: head, payload_tail: tail };
 }
 
+/** null: it says tokens, and what they cost is unknown. */
+function costOf({ cost = null, priced_by: by = '' }: EventRow): string {
+  if (by === '') return '';
+  const [currency, revision] = by.split(' ') as [string, string];
+  const text = cost === null ? null : amountText(cost, currency);
+  return `,"cost":${JSON.stringify(text)},"price_revision":${revision}`;
+}
+
+/** Of a sum, `by` one of the tables that it is by; null: of nothing. */
+export function costText(cost: number | null, by: string): string | null {
+  return cost === null ? null : amountText(cost, by.slice(0, 3));
+}
+
 type SummedUp = Pick<EventRow, 'type' | 'payload' | 'payload_head' | 'payload_tail'>;
 
 /** The event as a list has it. */
@@ -339,6 +358,6 @@ export function renderEvent(row: EventRow): string {
   return (
     `{"id":"${row.id}","agent_id":"${row.agent_id}","type":"${row.type}",${payloadOf(row)},${trace}` +
     `"timestamp":"${exactIsoTime(row.timestamp_ms)}","received_at":"${isoTime(row.received_at_ms)}",` +
-    `"policy_result":${resultOf(row)}}`
+    `"policy_result":${resultOf(row)}${costOf(row)}}`
   );
 }

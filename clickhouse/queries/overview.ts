@@ -1,6 +1,6 @@
 // The counts of an overview (GET /v1/overview): a window beside the same time a day and a week before. Each function is
-// one query, and one more where events waited for an approval. What is on the projection by time is counted from there;
-// tokens, which it has not, and agents' own rows by the primary key. No payload is read.
+// one query, and one more where events waited for an approval, or have a cost. What is on the projection by time is
+// counted from there; tokens and costs, which it has not, and agents' own rows by the primary key. No payload is read.
 // Invariant: outcomes are final ones (final-outcome.ts), so a count is that of the list with the same filter.
 // Failure: a ClickHouseError; each part fails alone.
 import type { ClickHouse, QueryParams } from '../client.ts';
@@ -54,33 +54,59 @@ export async function overviewFigures(
   return { ...counted, blocked: counted.blocked.map((n, i) => n + denied.events[i]!) as Three };
 }
 
-type TokenSums = { values: [value: string, tokens: number][]; other: number };
+type SumsOf = { values: [value: string, sum: number][]; other: number };
+type Sums = { total: Three; model: SumsOf; agent: SumsOf };
 
-/** Lists at most `max` models and agents each, those with the most tokens in the window. */
-export async function overviewTokens(
+/** Lists at most `max` models and agents each, those with the highest sums: of tokens, or of costs in millionths. */
+export async function overviewSums(
   clickhouse: ClickHouse,
   account: string,
-  { max, ...of }: OverviewOf & { max: number },
-): Promise<{ total: Three; model: TokenSums; agent: TokenSums }> {
-  const where = eventsOf(account, of).and('tokens_used IS NOT NULL');
-  const sums = each((inside) => `sum(if(${inside}, ifNull(tokens_used, 0), 0))`);
+  { max, column, ...of }: OverviewOf & { max: number; column: 'tokens_used' | 'cost' },
+): Promise<Sums> {
+  const where = eventsOf(account, of).and(`${column} IS NOT NULL`);
+  const sums = each((inside) => `sum(if(${inside}, ifNull(${column}, 0), 0))`);
   const rows = await clickhouse.query<{ of: 'all' | 'model' | 'agent'; value: string; sums: Three }>(
     `SELECT multiIf(grouping(model, agent) = 3, 'all', grouping(model, agent) = 1, 'model', 'agent') AS of,
        if(of = 'model', model, agent) AS value, ${sums} AS sums
-     FROM (SELECT toString(model) AS model, toString(agent_id) AS agent, timestamp, tokens_used FROM events WHERE ${where.sql})
+     FROM (SELECT toString(model) AS model, toString(agent_id) AS agent, timestamp, ${column} FROM events WHERE ${where.sql})
      GROUP BY GROUPING SETS ((), (model), (agent))
      ORDER BY sums[1] DESC, value LIMIT {max:UInt64} BY of`,
     { ...where.params, max },
     { settings: PLAIN, ...signalOf(of) },
   );
   const total = rows.find((row) => row.of === 'all')?.sums ?? [0, 0, 0];
-  const by = (kind: 'model' | 'agent'): TokenSums => {
+  const by = (kind: 'model' | 'agent'): SumsOf => {
     const values = rows
       .filter((row) => row.of === kind && row.sums[0] !== 0)
       .map(({ value, sums }): [string, number] => [value, sums[0]]);
     return { values, other: total[0] - values.reduce((sum, [, n]) => sum + n, 0) };
   };
   return { total, model: by('model'), agent: by('agent') };
+}
+
+type Costs = Sums & {
+  /** One of the price tables that were asked. */
+  by: string;
+  /** Events whose cost is known, and those that say tokens whose cost is not. */
+  priced: Three;
+  unpriced: Three;
+};
+
+/** null: no prices were asked. */
+export async function overviewCosts(
+  clickhouse: ClickHouse,
+  account: string,
+  of: OverviewOf & { max: number },
+): Promise<Costs | null> {
+  const where = eventsOf(account, of).and("priced_by != ''");
+  const [row] = await clickhouse.query<{ by: string; priced: Three; unpriced: Three }>(
+    `SELECT max(priced_by) AS by, ${each((inside) => `countIf(${inside} AND cost IS NOT NULL)`)} AS priced,
+       ${each((inside) => `countIf(${inside} AND cost IS NULL)`)} AS unpriced FROM events WHERE ${where.sql}`,
+    where.params,
+    { settings: PLAIN, ...signalOf(of) },
+  );
+  if (row === undefined || row.by === '') return null;
+  return { ...row, ...(await overviewSums(clickhouse, account, { ...of, column: 'cost' })) };
 }
 
 /** Ids of those that sent in the window, the newest event first. */

@@ -28,6 +28,8 @@ function valueBy(sort: Exclude<TraceSort, 'started_at'>, blocked: string): strin
     // What is not known comes behind zero.
     case 'tokens':
       return `least(ifNull(sum(tokens_used), -1), ${VALUE_MAX})`;
+    case 'cost':
+      return `least(ifNull(sum(cost), -1), ${VALUE_MAX})`;
     case 'events':
       return 'toInt64(count())';
     case 'blocked':

@@ -21,6 +21,7 @@ import {
 import { BY_TIME } from './event-filter.ts';
 import {
   completeRows,
+  costText,
   type EventHead,
   type EventKey,
   type EventRow,
@@ -61,6 +62,11 @@ type TraceRow = {
   agents: string[];
   /** null: no event says any. */
   tokens: number | null;
+  /** In millionths. null: of no event it is known. */
+  cost_sum: number | null;
+  /** Events that say tokens and have no price; one of the tables that were asked. */
+  unpriced: number;
+  by: string;
   /** Key of the event that says what was asked. */
   asked_agent: string;
   asked_ms: number;
@@ -75,6 +81,7 @@ const TRACE_COLUMNS = `trace_id, min(${MICROS}) / 1000 AS started_ms, max(${MICR
   count() AS event_count, sumMap([toString(type)], [toUInt64(1)]) AS type_map, sumMap([toString(outcome)], [toUInt64(1)]) AS outcome_map,
   arrayZip(type_map.1, type_map.2) AS types, arrayZip(outcome_map.1, outcome_map.2) AS outcome_counts,
   arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(tokens_used) AS tokens,
+  sum(cost) AS cost_sum, countIf(priced_by != '' AND cost IS NULL) AS unpriced, max(priced_by) AS by,
   ${ASKED} AS asked_key, asked_key.1 AS asked_agent, asked_key.2 AS asked_ms, asked_key.3 AS asked_id`;
 
 export async function listTraces(clickhouse: ClickHouse, account: string, page: TracePage): Promise<Listed<Trace>> {
@@ -155,7 +162,7 @@ function microsAt(at: number): number {
   return Math.round(at * 1000);
 }
 
-type TraceHead = EventHead & { tokens: number | null };
+type TraceHead = EventHead & { tokens: number | null; cost: number | null; priced_by: string };
 /** `limit`: TRACE_EVENTS_MAX. */
 type TraceEvents = Excluded &
   OfAgent &
@@ -175,7 +182,7 @@ export async function getTrace(
     .exclude('agent_id', excludeAgents)
     .after(after, { ...EVENT_ORDER, order: 'asc' });
   const read = await clickhouse.query<TraceHead>(
-    `SELECT ${HEAD_COLUMNS}, tokens_used AS tokens FROM events WHERE ${where.sql}
+    `SELECT ${HEAD_COLUMNS}, tokens_used AS tokens, cost, priced_by FROM events WHERE ${where.sql}
      ${orderByEvents('asc')} LIMIT {limit:UInt64}`,
     { ...where.params, limit: limit + 1 },
     { settings: { optimize_use_projections: 0 } },
@@ -223,8 +230,16 @@ function sumOf(traceId: string, heads: readonly TraceHead[]): Omit<Trace, 'asked
     types: counted(heads.map((head) => head.type)),
     outcome_counts: counted(heads.map((head) => head.outcome)),
     agents: [...new Set(heads.map((head) => head.agent_id))].sort(),
-    tokens: heads.reduce((sum: number | null, { tokens }) => (tokens === null ? sum : (sum ?? 0) + tokens), null),
+    tokens: added(heads.map(({ tokens }) => tokens)),
+    cost_sum: added(heads.map(({ cost }) => cost)),
+    unpriced: heads.filter(({ cost, priced_by: by }) => by !== '' && cost === null).length,
+    by: heads.find(({ priced_by: by }) => by !== '')?.priced_by ?? '',
   });
+}
+
+/** null: none is known. */
+function added(values: readonly (number | null)[]): number | null {
+  return values.reduce((sum, value) => (value === null ? sum : (sum ?? 0) + value), null);
 }
 
 /** In the order of `wanted`. */
@@ -287,5 +302,7 @@ function traceOf(row: Omit<TraceRow, AskedColumn>): Omit<Trace, 'asked'> {
     outcomes: Object.fromEntries(row.outcome_counts),
     agents: row.agents,
     tokens_used: row.tokens,
+    cost: costText(row.cost_sum, row.by),
+    unpriced_events: row.unpriced,
   };
 }

@@ -4,7 +4,7 @@
 //   plan     which agents have been deleted: their rows are dropped           kept in the batch's manifest
 //   ask      ClickHouse which rows it has, where an earlier try is too old for tokens or was taken apart
 //   form     a row whose columns do not end where it ends is dead-lettered unsent
-//   words    what is searched of each payload, and what shadows said, behind its row     (stored-rows.ts)
+//   words    what is searched of each payload, what shadows said and what it cost, behind its row (stored-rows.ts)
 //   insert   one insert a month of arrival, with a token; taken apart only if data is refused
 //            under load together with other streams' batches: one insert of all their rows (group-insert.ts)
 //   chain    what was stored becomes the next entries of its accounts' audit chains     written by the ack (chain.ts)
@@ -207,7 +207,7 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
     const { clickhouse, metrics } = this.#options;
     const stored = await storedRows(
       rows.map(({ bytes }) => bytes),
-      (i) => rows[i]!.summary.shadow,
+      (i) => rows[i]!.summary,
     );
     await batch.ensureHeld();
     const startedAt = performance.now();

@@ -1,9 +1,9 @@
-// Rows as they are stored: behind each the words of its payload, for the search, and what shadows would have made of
-// the event (between a batch's plan and its insert). Neither is part of the row that the audit chain knows. They follow
-// from the payload and the summary alone, so a batch that is written again is the same.
+// Rows as they are stored: behind each the words of its payload, for the search, what shadows would have made of the
+// event, and what it cost (between a batch's plan and its insert). None of it is part of the row that the audit chain
+// knows. It follows from the payload and the summary alone, so a batch that is written again is the same.
 // A payload of 1 MiB takes some 60 ms; others wait for what is due meanwhile after SLICE_MS.
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { ShadowJudged } from '../../schemas/event.ts';
+import type { EventCost, EventSummary } from '../../schemas/entry.ts';
 import { payloadOf } from '../../src/common/event-row-codec.ts';
 import { RowBinaryWriter } from '../../src/common/row-binary.ts';
 import { searchTextOf } from '../../src/common/search/payload-words.ts';
@@ -16,23 +16,28 @@ const SLICE_MS = 10;
  */
 const EMPTY_TEXT = Buffer.from([0]);
 const LENGTH_BYTES_MAX = 10;
+const NOTHING_BESIDE = {};
+/** Of a row that nothing was asked of: null, and no text. */
+const NO_COST = Buffer.from([1, 0]);
+const COST_BYTES = 9;
 
 /**
- * `rows`: well-formed; `shadowOf`: by place. In few pieces: copying 8 MB is less than 20,000 writes to a socket.
+ * `rows`: well-formed; `summaryOf`: by place. In few pieces: copying 8 MB is less than 20,000 writes to a socket.
  */
 export async function storedRows(
   rows: readonly Buffer[],
-  shadowOf: (row: number) => readonly ShadowJudged[] | undefined = () => undefined,
+  summaryOf: (row: number) => Pick<EventSummary, 'shadow' | 'cost'> = () => NOTHING_BESIDE,
 ): Promise<Buffer[]> {
   const pieces: Buffer[] = [];
   let [open, bytes]: [Buffer[], number] = [[], 0];
   let since = performance.now();
   for (const [i, row] of rows.entries()) {
     const words = textColumn(searchTextOf(payloadOf(row)));
-    const said = shadowOf(i);
-    const shadow = textColumn(said === undefined ? '' : JSON.stringify(said));
-    open.push(row, words, shadow);
-    bytes += row.length + words.length + shadow.length;
+    const { shadow, cost } = summaryOf(i);
+    const said = textColumn(shadow === undefined ? '' : JSON.stringify(shadow));
+    const costs = cost === undefined ? NO_COST : costColumns(cost);
+    open.push(row, words, said, costs);
+    bytes += row.length + words.length + said.length + costs.length;
     if (bytes >= PIECE_BYTES) {
       pieces.push(Buffer.concat(open, bytes));
       [open, bytes] = [[], 0];
@@ -43,6 +48,13 @@ export async function storedRows(
   }
   if (bytes > 0) pieces.push(Buffer.concat(open, bytes));
   return pieces;
+}
+
+function costColumns({ by, millionths }: EventCost): Buffer {
+  const writer = new RowBinaryWriter(COST_BYTES + by.length + LENGTH_BYTES_MAX);
+  writer.nullableInt64(millionths);
+  writer.ascii(by);
+  return writer.bytes();
 }
 
 function textColumn(text: string): Buffer {

@@ -41,6 +41,7 @@ import type { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
 import type { PolicyPreviews } from '../registry/policy-preview.ts';
 import type { PolicyPromotions } from '../registry/policy-promotion.ts';
+import type { PriceTables } from '../registry/price-tables.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { ReadyPolicyFiles } from '../registry/ready-policies.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
@@ -86,6 +87,7 @@ export type Parts = {
     holds: Holds;
     connections: Connections;
     conversations: Conversations;
+    prices: PriceTables;
   };
   authenticator: Pick<Authenticator, 'principalOf'>;
   limiter: Pick<RequestLimiter, 'admit'>;

@@ -19,6 +19,7 @@ import { overviewRoutes } from './handlers/overview.ts';
 import { policyRevisionRoutes } from './handlers/policy-revision-routes.ts';
 import { policyRoutes } from './handlers/policy-routes.ts';
 import { policyShadowRoutes } from './handlers/policy-shadow-routes.ts';
+import { priceRoutes } from './handlers/price-routes.ts';
 import { sessionRoutes } from './handlers/session-routes.ts';
 import { spanRoutes } from './handlers/spans.ts';
 import { streamRoutes } from './handlers/stream.ts';
@@ -59,6 +60,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...usageRoutes,
     ...holdRoutes,
     ...connectionRoutes,
+    ...priceRoutes,
     ...accountRoutes,
     ...streamRoutes,
     ...healthRoutes,

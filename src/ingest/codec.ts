@@ -4,6 +4,7 @@
 // Invariant: for a body that both read, judgements, rows, summaries and answer are the same
 // (test/ingest/codecs.test.ts).
 import type { AgentRecord } from '../../schemas/agent.ts';
+import type { JsonObject } from '../../schemas/common.ts';
 import type { Stepped } from '../common/steps.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
@@ -26,6 +27,9 @@ export interface Codec {
   decode(request: IngestRequest, options: DecodeOptions): DecodedBody | undefined;
 }
 
+/** `isObserved`: what stands under `usage` of it is the sum of other events (src/otlp/events-of.ts). */
+export type Spending = { payload: JsonObject; occurredAt: number; isObserved: boolean };
+
 export interface DecodedBody {
   /** Elements of the body, with those that are refused one by one. */
   readonly elements: number;
@@ -36,6 +40,8 @@ export interface DecodedBody {
   judging(element: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Stepped<Judgement | null>;
   /** null: the element is refused, or was judged before it was done. Throws nothing. */
   judgingShadows(element: number, agent: AgentRecord, by: ByShadows): Stepped<ShadowJudgement>;
+  /** As the event was sent, where it may say how many tokens it used. undefined: it does not, or is refused. */
+  spending(element: number): Spending | undefined;
   /** `judged` and `arrivals`: one for each element; null where the judgement was. */
   encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded;
   /** The answer that a request with this Idempotency-Key was given before. Of bodies that came with a key. */

@@ -34,7 +34,7 @@ export type AcceptedEvent = {
  * columns.
  */
 const FIXED_BYTES_MAX = 320;
-const MODEL_CHARACTERS_MAX = 200;
+export const MODEL_CHARACTERS_MAX = 200;
 
 /** Rows of one request, end to end, and the summaries that say where each ends. */
 type EncodedEvents = { rows: Buffer; summaries: string[] };

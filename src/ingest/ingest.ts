@@ -8,6 +8,7 @@
 //   decide    allowed, blocked or pending
 //   shadows   what policies that are only tried would have said, of accounts that have some (shadow-judging.ts)
 //   encode    the row that ClickHouse will be given, a summary, the answer
+//   costs     of accounts that have prices: what events cost that say tokens (event-cost.ts)
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
 
@@ -23,6 +24,7 @@ import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
+import { costElement } from './event-cost.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { type Decided, decideRuns, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
@@ -227,7 +229,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     if (this.#caller.isGone) throw callerLeft();
     this.#judged = judged;
     const arrivals = Arrivals.of(this.#parts.clock, judged, this.#readAt);
-    const encoded = this.#withShadows(this.#body!.encode(this.#agent, judged, arrivals), judged);
+    const encoded = this.#withAside(this.#body!.encode(this.#agent, judged, arrivals), judged);
     this.#answer = encoded.answer;
     if (this.#token !== undefined) {
       this.#appendOnce(this.#token, encoded);
@@ -239,9 +241,16 @@ class Submission implements QuotaWaiter, AppendCaller {
     this.#caller.whenGone(this);
   }
 
-  #withShadows(encoded: Encoded, judged: readonly (Decided | null)[]): Encoded {
-    const element = this.#shadows?.element(judged);
-    return element === undefined ? encoded : { ...encoded, summaries: [...encoded.summaries, element] };
+  /** With what is said beside the rows: by shadows, and what the events cost. */
+  #withAside(encoded: Encoded, judged: readonly (Decided | null)[]): Encoded {
+    const said = this.#shadows?.element(judged);
+    const { prices } = this.#rules;
+    const costs = prices === undefined ? undefined : costElement(prices, this.#body!, judged);
+    if (said === undefined && costs === undefined) return encoded;
+    return {
+      ...encoded,
+      summaries: [...encoded.summaries, ...(said === undefined ? [] : [said]), ...(costs === undefined ? [] : [costs])],
+    };
   }
 
   #appendOnce(token: string, { summaries, rows, outcome }: Encoded): void {

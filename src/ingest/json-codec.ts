@@ -8,7 +8,7 @@ import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
-import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
+import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded, Spending } from './codec.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest } from './ingest-parts.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
@@ -48,6 +48,11 @@ class JsonBody implements DecodedBody {
   judgingShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): Stepped<ShadowJudgement> {
     const element = this.#elements[index]!;
     return isRejected(element) ? null : shadows.judging(new View(element, agent), allowance);
+  }
+
+  spending(index: number): Spending | undefined {
+    const element = this.#elements[index]!;
+    return isRejected(element) ? undefined : { ...element, isObserved: false };
   }
 
   encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {

@@ -4,6 +4,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../common/errors.ts';
+import type { PriceTableRecord } from '../common/prices/price-list.ts';
 import type { Moment } from '../common/steady-clock.ts';
 import type { SentSpans, SpanCounts } from '../otlp/span-groups.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
@@ -22,30 +23,36 @@ export type ThreadData = { prefix: string; partitions: number; eventBytesMax: nu
  * behind it (steady-clock.ts).
  */
 type Dated = { lastMoment: Moment };
-/** `policies`: JSON of the account's, where they are not those that the thread has. */
-export type SubmitMessage = Dated & {
-  kind: 'submit';
-  id: number;
-  shape: Shape;
-  account: string;
-  agent: AgentRecord;
+/**
+ * `policies`: JSON of the account's, where they are not those that the thread has; `prices`: beside them, what its
+ * tokens cost.
+ */
+export type SentRules = {
   policies: string | undefined;
+  prices: PriceTableRecord | undefined;
   traceKey: string | undefined;
-  body: Uint8Array;
-  requestId: string;
-  idempotencyKey: string | undefined;
-  purpose: string | undefined;
 };
+export type SubmitMessage = Dated &
+  SentRules & {
+    kind: 'submit';
+    id: number;
+    shape: Shape;
+    account: string;
+    agent: AgentRecord;
+    body: Uint8Array;
+    requestId: string;
+    idempotencyKey: string | undefined;
+    purpose: string | undefined;
+  };
 /** Spans of traces, as they were sent. */
-export type SpansMessage = Dated & {
-  kind: 'spans';
-  id: number;
-  account: string;
-  requestId: string;
-  boundTo: string | undefined;
-  policies: string | undefined;
-  traceKey: string | undefined;
-} & SentSpans;
+export type SpansMessage = Dated &
+  SentRules & {
+    kind: 'spans';
+    id: number;
+    account: string;
+    requestId: string;
+    boundTo: string | undefined;
+  } & SentSpans;
 export type ToThread =
   | SubmitMessage
   | SpansMessage

@@ -208,12 +208,12 @@ function callerOf(id: number, accepted: Caller['accepted'], refused: Caller['ref
 }
 
 /** What has not changed since the account's last set is not compiled again. */
-function rulesFor({ account, policies, traceKey }: SubmitMessage | SpansMessage): Promise<RuleSet> {
+function rulesFor({ account, policies, prices, traceKey }: SubmitMessage | SpansMessage): Promise<RuleSet> {
   const before = rulesOf.get(account);
   if (policies === undefined) return before!;
   const rules = (before ?? Promise.resolve(undefined)).then(
-    (previous) => prepareRules(policiesOf(policies), previous, { traceKey }),
-    () => prepareRules(policiesOf(policies), undefined, { traceKey }),
+    (previous) => prepareRules(policiesOf(policies), previous, { traceKey, prices }),
+    () => prepareRules(policiesOf(policies), undefined, { traceKey, prices }),
   );
   rulesOf.set(account, rules);
   return rules;

@@ -38,6 +38,7 @@ import {
   errorOf,
   type FromThread,
   type SentEntry,
+  type SentRules,
   type SpansMessage,
   type SubmissionCounts,
   type Submitted,
@@ -104,7 +105,7 @@ type Work = {
 
 /** `spans` as they were sent, with what is known of the sender. */
 export type SpansToJudge = {
-  spans: Omit<SpansMessage, 'kind' | 'id' | 'policies' | 'traceKey' | 'body' | 'lastMoment'> & { body: Buffer };
+  spans: Omit<SpansMessage, 'kind' | 'id' | keyof SentRules | 'body' | 'lastMoment'> & { body: Buffer };
   rules: RuleSet;
   calls: SpanCalls;
 };
@@ -165,7 +166,7 @@ export class JudgingWorker implements Part, PolicyWork {
             body: bytes,
             lastMoment: STEADY_CLOCK.last,
           } as const;
-          return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
+          return { ...message, ...this.#rulesFor(account, rules) };
         },
         { bytes: body.length, caller },
       );
@@ -185,7 +186,7 @@ export class JudgingWorker implements Part, PolicyWork {
       (id) => {
         const { last: lastMoment } = STEADY_CLOCK;
         const message = { kind: 'spans', id, ...spans, body: sharedOrCopied(body), lastMoment } as const;
-        return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
+        return { ...message, ...this.#rulesFor(account, rules) };
       },
       { bytes: body.length, spans: calls, caller },
     );
@@ -386,18 +387,20 @@ export class JudgingWorker implements Part, PolicyWork {
     }
   }
 
-  /** The account's policies, where the thread does not have them. */
-  #rulesFor(account: string, rules: RuleSet): string | undefined {
+  /** The account's policies and prices, where the thread does not have them. */
+  #rulesFor(account: string, rules: RuleSet): SentRules {
     const known = this.#known.get(account);
     this.#known.delete(account);
     this.#known.set(account, rules);
-    if (known === rules) return undefined;
+    const { traceKey, prices } = rules;
+    if (known === rules) return { policies: undefined, prices: undefined, traceKey };
     const [oldest] = this.#known.keys();
     if (this.#known.size > RULE_SETS_MAX) {
       this.#known.delete(oldest!);
       this.#thread!.postMessage({ kind: 'forget', account: oldest! } satisfies ToThread);
     }
-    return exactJson([...rules.policies, ...(rules.shadows?.policies ?? [])]);
+    const policies = exactJson([...rules.policies, ...(rules.shadows?.policies ?? [])]);
+    return { policies, prices: prices?.record, traceKey };
   }
 
   #look(): void {

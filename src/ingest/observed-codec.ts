@@ -10,7 +10,7 @@ import type { RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import { type Before, decidedBefore, observed, withoutLimits } from '../policy/observed.ts';
 import type { Arrivals } from './arrival.ts';
-import type { ByShadows, Codec, DecodedBody, Encoded } from './codec.ts';
+import type { ByShadows, Codec, DecodedBody, Encoded, Spending } from './codec.ts';
 import { isSameCall, readPayload } from './decided-calls.ts';
 import { encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest } from './ingest-parts.ts';
@@ -85,6 +85,10 @@ class ObservedBody implements DecodedBody {
   /** Was something redacted of which a part alone is kept? */
   #isCut(index: number, { redacted }: Judgement): boolean {
     return redacted !== null && this.#submissions[index]!.whole !== undefined;
+  }
+
+  spending(index: number): Spending {
+    return { ...this.#submissions[index]!, isObserved: true };
   }
 
   encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {

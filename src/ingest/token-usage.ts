@@ -50,24 +50,23 @@ const USAGE_SHAPES: readonly (readonly string[])[] = [
 /** null: the payload does not say. */
 export function tokensUsed(payload: JsonObject): number | null {
   const said = payload['tokens_used'];
-  if (said !== undefined && said !== null) return countOrNull(said);
-  for (const place of [payload, ...HOLDERS.map((name) => payload[name])]) {
-    const total = isObject(place) ? usedIn(place) : null;
-    if (total !== null) return total;
-  }
-  return null;
+  return said === undefined || said === null ? (usageOf(payload)?.total ?? null) : countOrNull(said);
 }
 
-function usedIn(answer: JsonObject): number | null {
-  for (const key of USAGE_KEYS) {
-    const usage = answer[key];
-    const total = isObject(usage) ? totalOf(usage) : null;
-    if (total !== null) return total;
+/** What a provider's answer says of its tokens; undefined: there is none that does. */
+export function usageOf(payload: JsonObject): { answer: JsonObject; usage: JsonObject; total: number } | undefined {
+  for (const answer of [payload, ...HOLDERS.map((name) => payload[name])]) {
+    if (!isObject(answer)) continue;
+    for (const key of USAGE_KEYS) {
+      const usage = answer[key];
+      const total = isObject(usage) ? totalOf(usage) : null;
+      if (total !== null) return { answer, usage: usage as JsonObject, total };
+    }
   }
-  return null;
+  return undefined;
 }
 
-function isObject(value: Json | undefined): value is JsonObject {
+export function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
@@ -90,7 +89,7 @@ function totalOf(usage: JsonObject): number | null {
 }
 
 /** Models under Vercel's SDK have `{"total": 7, …}` for a part. */
-function partOf(part: Json | undefined): number | null {
+export function partOf(part: Json | undefined): number | null {
   return countOrNull(isObject(part) ? part['total'] : part);
 }
 

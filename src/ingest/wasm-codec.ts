@@ -20,7 +20,7 @@ import { UNKNOWN } from '../policy/sought.ts';
 import type { TextView } from '../policy/text-view.ts';
 import { isWhatItShows } from '../policy/texts/text-forms.ts';
 import type { Arrivals } from './arrival.ts';
-import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
+import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded, Spending } from './codec.ts';
 import { encodeEvents } from './encode.ts';
 import type { IngestRequest } from './ingest-parts.ts';
 import type { Decided } from './resolve-quotas.ts';
@@ -101,6 +101,12 @@ class WasmBody implements DecodedBody {
     return view;
   }
 
+  spending(index: number): Spending | undefined {
+    const { scanned, occurredAt } = this.#parts;
+    if (!mayUse(scanned, index)) return undefined;
+    return { ...submissionOf(scanned, index, occurredAt[index]!), isObserved: false };
+  }
+
   /** Everything of it happens at once: the memory of the instance is shared by all requests. */
   encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {
     const { instance, request, scanned, occurredAt } = this.#parts;
@@ -157,6 +163,11 @@ function holdsLarger({ events, records }: ScannedBody, bytesMax: number): boolea
 /** Its row holds nothing that has to be decoded. */
 function isSimple({ records }: ScannedBody, event: number): boolean {
   return (records[event * RECORD_WORDS + WORD.flags]! & FLAG.oddColumn) === 0;
+}
+
+/** May it say how many tokens it used? */
+function mayUse({ records }: ScannedBody, event: number): boolean {
+  return (records[event * RECORD_WORDS + WORD.flags]! & (FLAG.used | FLAG.oddColumn)) !== 0;
 }
 
 function occurredAtOf({ bytes, records }: ScannedBody, event: number, nowMs: number): number | null {

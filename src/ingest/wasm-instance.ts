@@ -76,10 +76,7 @@ export const WORD = {
   watched: layout.WATCHED / 4,
   forms: layout.FORMS / 4,
 } as const;
-export const FLAG = {
-  odd: layout.F_ODD,
-  oddColumn: layout.F_COLUMN_OTHER,
-} as const;
+export const FLAG = { odd: layout.F_ODD, oddColumn: layout.F_COLUMN_OTHER, used: layout.F_USED } as const;
 
 /** Vectors are read whole, so a few bytes of ours follow whatever is read. */
 const SLACK = 64;

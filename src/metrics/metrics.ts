@@ -48,6 +48,7 @@ const TABLES = [
   'audit_chain',
   'registry',
   'policy_revisions',
+  'price_revisions',
 ] as const;
 
 // biome-ignore format: a metric a line reads as the table that it is

@@ -9,6 +9,7 @@
 import { EVENT_TYPES, type EventType, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
 import { CONDITIONS_OF_EVENT_MAX, type DataFilterDetail, type RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import type { PriceList } from '../common/prices/price-list.ts';
 import { atOnce, type Stepped, type Steps, Turns } from '../common/steps.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
@@ -119,6 +120,8 @@ export class RuleSet {
   readonly turns: Turns;
   /** Policies that are tried beside these. Set before the first judgement, if at all. */
   shadows: Shadows | undefined;
+  /** What tokens cost the account. Set as `shadows` is. */
+  prices: PriceList | undefined;
   readonly #entries: IndexedRule[];
   readonly #onRuleError: (policyId: string, error: unknown) => void;
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */

@@ -5,6 +5,7 @@
 import type { Policy } from '../../schemas/policy.ts';
 import { Slices } from '../common/async.ts';
 import { exactJson } from '../common/exact-json.ts';
+import { PriceList, type PriceTableRecord } from '../common/prices/price-list.ts';
 import { compileRule, type Rule } from './compile.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
 import type { Shadows } from './judgement.ts';
@@ -13,11 +14,11 @@ import { patternSources, readAlone } from './text-search/pattern-allowance.ts';
 import type { Pattern } from './text-search/program.ts';
 import { signsOfPattern } from './text-search/signs.ts';
 
-/** `policies`: the active ones. Keeps what has not changed since `previous`. */
+/** `policies`: the active ones. Keeps what has not changed since `previous`. `prices`: of the account, if any. */
 export async function prepareRules(
   policies: readonly Policy[],
   previous?: RuleSet,
-  options: RuleSetOptions = {},
+  { prices, ...options }: RuleSetOptions & { prices?: PriceTableRecord | undefined } = {},
 ): Promise<RuleSet> {
   const inForce = policies.filter(({ mode }) => mode === 'enforce');
   const slices = new Slices();
@@ -25,6 +26,7 @@ export async function prepareRules(
   const compiled = new Map<string, Rule>();
   for (const policy of inForce) compiled.set(policy.id, await compiledFrom(before, policy, slices));
   const rules = new RuleSet(inForce, { ...options, compiled, previous });
+  if (prices !== undefined && prices.prices.length > 0) rules.prices = new PriceList(prices);
   if (inForce.length < policies.length) {
     const shadows = policies.filter(({ mode }) => mode === 'shadow');
     rules.shadows = await prepareShadows(shadows, previous?.shadows, rules, { options, slices });

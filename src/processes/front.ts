@@ -69,6 +69,7 @@ import { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import { PolicyEvaluations } from '../registry/policy-evaluation.ts';
 import { PolicyPreviews } from '../registry/policy-preview.ts';
 import { PolicyPromotions } from '../registry/policy-promotion.ts';
+import { PriceTables } from '../registry/price-tables.ts';
 import type { RequestLimit } from '../registry/principal.ts';
 import { ReadyPolicyFiles } from '../registry/ready-policies.ts';
 import { RequestLimiter } from '../registry/request-limit.ts';
@@ -384,6 +385,7 @@ function makeRegistry(
     holds: new Holds(store),
     connections: new Connections(store),
     conversations: new Conversations(store),
+    prices: new PriceTables(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),
   };
 }

@@ -177,6 +177,8 @@ export class Keys {
   /** Hash message hash -> who asks about it, PEXPIRE 1 day. */
   askedMessages = (account: string, end: string) => this.#a(account, `messages-asked:${end}`);
   conversationEnd = (name: string) => digest(name);
+  /** String, JSON PriceTableRecord; not there: no prices were ever set. */
+  prices = (account: string) => this.#a(account, 'prices');
   /** Hash delivery id -> JSON DeliveryRecord, from its enqueueing to its end: what waits to be sent. */
   deliveries = (account: string) => this.#a(account, 'deliveries');
   /**

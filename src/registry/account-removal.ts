@@ -1,7 +1,7 @@
 // Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
 // In this order: its keys, so that no caller is admitted any more; its agents, each with its events, approvals and
 // deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts, views and connections of
-// the account; its name; at last its record.
+// the account; its name; at last its record, and its prices.
 // Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted
 // agent. An id is never used again: the name is given back before the record goes, so that a kill in between leaves a
 // record to be deleted by its id, and never a name that leads to an account of yesterday.
@@ -100,8 +100,12 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
         ['hdel', hash, id],
         ['del', keys.sessions(id)],
         ['del', keys.sessionUses(id)],
+        ['del', keys.prices(id)],
       ],
-      changes: [{ kind: 'account', id, record: null }],
+      changes: [
+        { kind: 'account', id, record: null },
+        { kind: 'prices', id, record: null },
+      ],
       audit: [auditLog({ action: 'account.deleted', type: 'account', id }, actor, at)],
     });
     if (refused === 'full')

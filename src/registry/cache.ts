@@ -16,6 +16,7 @@ import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, POLICY_TEXTS_MAX, RULE_CACHE_MAX } from '../common/limits.ts';
+import type { PriceTableRecord } from '../common/prices/price-list.ts';
 import type { RuleSet, RuleSetOptions } from '../policy/engine.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { type Commands, connectCommands, type RedisAddress, troubleOf } from '../redis/client.ts';
@@ -43,8 +44,8 @@ const START_MS_MAX = 2_000;
 /** Time for a notice that is on its way to arrive before it counts as lost. With CHECK_MS well under a second. */
 const GRACE_MS = 100;
 
-/** The keys of an account's policies, and all that comes before the id in the names of its agents. */
-type Names = { policies: string; agentPrefix: string };
+/** The keys of an account's policies and prices, and all that comes before the id in the names of its agents. */
+type Names = { policies: string; prices: string; agentPrefix: string };
 
 export class RegistryCache {
   readonly #keys: Keys;
@@ -159,21 +160,23 @@ export class RegistryCache {
     return this.#connections.load(id, (dependsOn) => this.#readConnection(id, dependsOn));
   }
 
-  /** The account's policies in force, compiled, and its shadows. */
+  /** The account's policies in force, compiled, its shadows, and its prices. */
   rules(account: string): RuleSet | Promise<RuleSet> {
-    const key = this.#namesOf(account).policies;
+    const { policies: key, prices: pricesKey } = this.#namesOf(account);
     const known = this.#rules.get(key);
     if (known) return known;
-    return this.#rules.load(key, async () => {
+    return this.#rules.load(key, async (dependsOn) => {
       this.#use(account);
-      const texts = await this.#read(() => this.#reads.hvals(key));
+      dependsOn(pricesKey);
+      const [texts, priced] = await this.#read(() => Promise.all([this.#reads.hvals(key), this.#reads.get(pricesKey)]));
       // Asked behind it, so that rules which were lost before are not taken for none.
       await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
       const policies = await this.#policyTexts.activeOf(key, texts);
       const inForce = policies.filter(isInForce);
       this.#onPolicies(account, inForce);
       const redacts = inForce.some(({ conditions }) => (conditions as Record<string, unknown>)['redact'] === true);
-      return this.#compile(key, policies, redacts ? await this.#traceKey(account) : undefined);
+      const prices = priced === null ? undefined : (JSON.parse(priced) as PriceTableRecord);
+      return this.#compile(key, policies, { prices, traceKey: redacts ? await this.#traceKey(account) : undefined });
     }) as Promise<RuleSet>;
   }
 
@@ -182,15 +185,20 @@ export class RegistryCache {
     let names = this.#names.get(account);
     if (names === undefined) {
       if (this.#names.size >= KEY_CACHE_MAX) this.#names.clear();
-      names = { policies: this.#keys.policies(account), agentPrefix: this.#keys.agent(account, '') };
+      const [policies, prices] = [this.#keys.policies(account), this.#keys.prices(account)];
+      names = { policies, prices, agentPrefix: this.#keys.agent(account, '') };
       this.#names.set(account, names);
     }
     return names;
   }
 
   /** What has not changed since the account's last set is not compiled again. */
-  async #compile(key: string, policies: readonly Policy[], traceKey: string | undefined): Promise<RuleSet> {
-    const rules = await prepareRules(policies, this.#former.get(key), { ...this.#ruleOptions, traceKey });
+  async #compile(
+    key: string,
+    policies: readonly Policy[],
+    options: Pick<RuleSetOptions, 'traceKey'> & { prices: PriceTableRecord | undefined },
+  ): Promise<RuleSet> {
+    const rules = await prepareRules(policies, this.#former.get(key), { ...this.#ruleOptions, ...options });
     this.#former.delete(key);
     this.#former.set(key, rules);
     if (this.#former.size > RULE_CACHE_MAX) this.#former.delete(this.#former.keys().next().value!);

@@ -9,11 +9,13 @@
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../common/exact-json.ts';
+import type { PriceTableRecord } from '../common/prices/price-list.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { commit, type RegistryStore } from './commit.ts';
 import { ofAgent } from './named-records.ts';
+import { priceRevisionRow } from './price-tables.ts';
 import { revisionSha256 } from './revision-texts.ts';
 
 const SAID_MS = 24 * 60 * 60 * 1000;
@@ -60,7 +62,10 @@ async function rewrite(store: RegistryStore, account: string, at: number, change
     const details = { history_missing: true, revision, ...revisionSha256(record, {}), ...ofAgent(agent_id) };
     return [auditLog({ action: 'registry.recovered', type: 'policy', id, details }, SYSTEM, at)];
   });
-  await commit(store, { ...{ account, at, guards: [], writes: [], whenFull: true }, changes, audit });
+  const rows = changes.flatMap(({ kind, record }) =>
+    kind === 'prices' ? [priceRevisionRow(record as PriceTableRecord, SYSTEM)] : [],
+  );
+  await commit(store, { ...{ account, at, guards: [], writes: [], whenFull: true }, changes, audit, rows });
 }
 
 async function resourcesOf({ redis, keys }: RegistryStore, account: string): Promise<Changed[]> {
@@ -76,7 +81,12 @@ async function resourcesOf({ redis, keys }: RegistryStore, account: string): Pro
       Object.entries(await redis.hgetall(hash)).map(([id, text]) => changeOf(kind as Changed['kind'], id, text)),
     ),
   );
-  return [...ids.flatMap((id, i) => (agents[i] === null ? [] : [changeOf('agent', id, agents[i]!)])), ...others.flat()];
+  const prices = await redis.get(keys.prices(account));
+  return [
+    ...ids.flatMap((id, i) => (agents[i] === null ? [] : [changeOf('agent', id, agents[i]!)])),
+    ...others.flat(),
+    ...(prices === null ? [] : [changeOf('prices', account, prices)]),
+  ];
 }
 
 function changeOf(kind: Changed['kind'], id: string, text: string): Changed {

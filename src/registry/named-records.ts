@@ -296,7 +296,10 @@ export function ofAgent(agent: string | null): { agent_id?: string } {
  * Throws ServiceError revision_conflict. Of a change it is asked under the guard of the change itself, which holds only
  * while the record is as it was read.
  */
-export function keepToRevisions(revisions: readonly number[] | undefined, { revision = 1 }: Named): void {
+export function keepToRevisions(
+  revisions: readonly number[] | undefined,
+  { revision = 1 }: Pick<Named, 'revision'>,
+): void {
   if (revisions === undefined || revisions.includes(revision)) return;
   throw new ServiceError('revision_conflict', `It was changed meanwhile: it is at revision ${revision}.`, {
     details: [{ path: 'If-Match', message: `the present revision is "${revision}"` }],

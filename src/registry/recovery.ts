@@ -143,6 +143,7 @@ async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: R
     alert: () => redis.hget(keys.alerts(account), id),
     view: () => redis.hget(keys.views(account), id),
     connection: () => redis.hget(keys.connections(account), id),
+    prices: () => redis.get(keys.prices(account)),
     api_key: () => redis.hget(keys.apiKeys(account), id),
   }[kind]();
   return text === null ? null : (JSON.parse(text) as object);
@@ -193,6 +194,8 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
         ...unscoped(agent_id),
       ];
     }
+    case 'prices':
+      return [['del', keys.prices(account)]];
     default: {
       const { sha256, agent_id = null } = before as ApiKeyRecord;
       return [['hdel', keys.apiKeys(account), id], ['del', keys.apiKeyIndex(sha256)], ...unscoped(agent_id)];

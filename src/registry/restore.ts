@@ -57,7 +57,7 @@ export function rebuildRegistry(
     const { keys } = store;
     const isLost = (account: string) => lost.has(tagOf(keys.revision(keys.shardOf(account))));
     const newest = await newestOf(rows);
-    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0, view: 0, connection: 0 };
+    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0, view: 0, connection: 0, prices: 0 };
     const revisions = new Map<number, number>();
     const names: CommandArgs[] = [];
     const now = (store.now ?? steadyNow)();
@@ -174,6 +174,8 @@ export function writesOf(
         ...scope(agent_id),
       ];
     }
+    case 'prices':
+      return [['set', keys.prices(account), text]];
     case 'api_key': {
       const { sha256, agent_id = null } = row.record as ApiKeyRecord;
       return [

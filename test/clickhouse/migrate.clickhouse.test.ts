@@ -148,7 +148,15 @@ t.test('on the engine', async (t) => {
       t.same(
         given,
         // Beside the row that the audit chain knows.
-        [...EVENT_COLUMNS.map(({ name, kind }) => [name, TYPES[kind]]), ['words', 'String'], ['shadow', 'String']],
+        [
+          ...EVENT_COLUMNS.map(({ name, kind }) => [name, TYPES[kind]]),
+          ...[
+            ['words', 'String'],
+            ['shadow', 'String'],
+            ['cost', 'Nullable(Int64)'],
+            ['priced_by', 'String'],
+          ],
+        ],
       );
       t.same(
         columns.filter((column) => column.comment === ''),

@@ -111,7 +111,7 @@ t.before(async () => {
       ...{ account_id: account, agent_id: agent, id, timestamp: atMs - 5, received_at: atMs, payload },
       ...{ outcome: outcome as 'allowed', policy_result: result },
     });
-    const stored = withOthers(encodeRow(row), payload, said.length === 0 ? '' : JSON.stringify(said));
+    const stored = withOthers(encodeRow(row), payload, said.length === 0 ? {} : { shadow: JSON.stringify(said) });
     const month = new Date(atMs).getUTCMonth();
     months.set(month, [...(months.get(month) ?? []), stored]);
   }

@@ -19,12 +19,14 @@ const WORDS = ['alpha', 'beta', 'gamma'];
 const clickhouse = (await startClickHouse(t)).makeDatabase();
 await migrate(clickhouse, { retentionDays: 36_500 });
 
+type Priced = TestEvent & { cost: number | null; priced_by: string };
+
 /** Few different values of each kind. */
-const events: TestEvent[] = Array.from({ length: 40 }, (_, trace) =>
+const events: Priced[] = Array.from({ length: 40 }, (_, trace) =>
   Array.from({ length: 1 + (trace % 3) }, (_, i) => {
     const isAsked = i === 1 || (i === 0 && trace % 4 === 0);
     const outcome = (['allowed', 'blocked', 'allowed', 'pending'] as const)[(trace + i) % 4]!;
-    return plainEvent({
+    const event = plainEvent({
       ...{ account_id: account, agent_id: agents[(trace + i) % 2]!, trace_id: `trace-${trace}` },
       ...{ received_at: BASE + trace, timestamp: BASE + Math.floor(trace / 5) * 1000 + i * 100 * (trace % 2) },
       type: isAsked ? 'prompt' : i === 2 ? 'error' : 'tool_call',
@@ -34,6 +36,9 @@ const events: TestEvent[] = Array.from({ length: 40 }, (_, trace) =>
       tokens_used: trace % 5 === 0 ? null : trace % 4,
       ...{ outcome, reason: outcome === 'allowed' ? '' : 'policy', policy_result: '' },
     });
+    // Without prices, without one for its model, or three sums that occur again and again.
+    const cost = trace % 6 < 2 ? null : (trace % 3) * 1_500;
+    return { ...event, cost, priced_by: trace % 6 === 0 ? '' : 'USD 2' };
   }),
 ).flat();
 await clickhouse.insertEvents(events.map(encodeStored), 'traces');
@@ -58,9 +63,9 @@ await clickhouse.insertRows(
   })),
 );
 
-type Reckoned = { id: string; first: TestEvent; events: TestEvent[] };
+type Reckoned = { id: string; first: Priced; events: Priced[] };
 
-function traces(of: readonly TestEvent[] = events): Reckoned[] {
+function traces(of: readonly Priced[] = events): Reckoned[] {
   return [...new Set(of.map(({ trace_id: id }) => id))].map((id) => {
     const all = of.filter((event) => event.trace_id === id).sort(inTime);
     return { id, first: all[0]!, events: all };
@@ -77,6 +82,8 @@ const VALUES: Record<TraceSort, (trace: Reckoned) => number> = {
   duration: ({ events: all }) => all.at(-1)!.timestamp - all[0]!.timestamp,
   tokens: ({ events: all }) =>
     all.every(({ tokens_used: n }) => n === null) ? -1 : all.reduce((sum, { tokens_used: n }) => sum + (n ?? 0), 0),
+  cost: ({ events: all }) =>
+    all.every(({ cost: n }) => n === null) ? -1 : all.reduce((sum, { cost: n }) => sum + (n ?? 0), 0),
   events: ({ events: all }) => all.length,
   blocked: ({ events: all }) => all.filter(isBlocked).length,
   errors: ({ events: all }) => all.filter(({ type }) => type === 'error').length,

@@ -295,6 +295,15 @@ t.test('holds: made, listed, released (the whole story: retention.path.test.ts)'
   t.equal((await api.delete(`/v1/holds/${made.json.id}`)).status, 204);
 });
 
+t.test('prices: replaced, read, read as they were (the whole story: prices.path.test.ts)', async (t) => {
+  const prices = [{ model: unique('model'), input: '1 USD', output: '2 USD' }];
+  const made = await api.post('/v1/prices', { prices });
+  t.match(made, { status: 200, json: { prices, currency: 'USD' } });
+  t.match((await api.get('/v1/prices')).json, made.json);
+  const { revision } = made.json;
+  t.match((await api.get(`/v1/prices/revisions/${revision}`)).json, { revision, prices });
+});
+
 t.test('policies are tried on an event: nothing is recorded, and no counter moves', async (t) => {
   const { id: agentId } = await newAgent();
   const block = { type: 'block_action', conditions: { tool: 'pay' }, actions: ['block'] };

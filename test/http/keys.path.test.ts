@@ -223,6 +223,16 @@ const ASKS: Record<string, Ask> = {
     path: '/v1/holds/:name',
     made: async () => ({ name: (await api.post('/v1/holds', { reason: 'a case', trace_id: unique('held') })).json.id }),
   },
+  'GET /v1/prices': {},
+  'POST /v1/prices': { body: () => ({ prices: [{ model: 'm', input: '1 USD', output: '1 USD' }] }) },
+  'GET /v1/prices/revisions/{revision}': {
+    path: '/v1/prices/revisions/:name',
+    made: async () => {
+      const price = { model: unique('model'), input: '1 USD', output: '1 USD' };
+      const { json } = await api.post('/v1/prices', { prices: [price] });
+      return { name: String(json.revision) };
+    },
+  },
   'POST /v1/alerts': { body: ({ agent }) => ({ name: unique('alert'), agent_id: agent, ...hook }) },
   'GET /v1/alerts': {},
   'GET /v1/alerts/{id}': { path: '/v1/alerts/:alert' },

@@ -22,13 +22,21 @@ t.test('each row as it came, its words behind it', async (t) => {
   t.same(await storedRows([]), []);
 });
 
-t.test('behind the words what shadows said, where they said anything', async (t) => {
-  const events = ['one', 'two'].map(eventOf);
+t.test('behind the words what shadows said and what it cost, where that is known', async (t) => {
+  const events = ['one', 'two', 'three'].map(eventOf);
   const said = [{ policy_id: 'pol_1', revision: 2, would: 'blocked' as const }];
-  const stored = Buffer.concat(await storedRows(events.map(encodeRow), (i) => (i === 1 ? said : undefined)));
-  const wanted = events.map((event, i) =>
-    withOthers(encodeRow(event), event.payload, i === 1 ? JSON.stringify(said) : ''),
-  );
+  const summaries = [
+    {},
+    { shadow: said, cost: { by: 'USD 12', millionths: 5_000_000_000 } },
+    { cost: { by: 'USD 12', millionths: null } },
+  ];
+  const beside = [
+    {},
+    { shadow: JSON.stringify(said), cost: 5_000_000_000, priced_by: 'USD 12' },
+    { cost: null, priced_by: 'USD 12' },
+  ];
+  const stored = Buffer.concat(await storedRows(events.map(encodeRow), (i) => summaries[i]!));
+  const wanted = events.map((event, i) => withOthers(encodeRow(event), event.payload, beside[i]));
   t.ok(stored.equals(Buffer.concat(wanted)));
 });
 

@@ -12,6 +12,7 @@ import { ApiKeys } from '../../src/registry/api-keys.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
 import { Connections } from '../../src/registry/connections.ts';
 import { Policies } from '../../src/registry/policies.ts';
+import { PriceTables } from '../../src/registry/price-tables.ts';
 import { behindShards, bringForward, type KnownRegistry } from '../../src/registry/recovery.ts';
 import type { RestoredRow } from '../../src/registry/restore.ts';
 import { Views } from '../../src/registry/views.ts';
@@ -78,12 +79,15 @@ async function history(store: Store) {
   const connected = async (name: string) =>
     JSON.parse((await connections.create(id, { name }, actor)).answer) as Connection;
   const closed = await connected('closed');
+  const priced = (input: string) => ({ prices: [{ model: 'm', input: `${input} USD`, output: '0 USD' }] });
+  await new PriceTables(store).replace(id, priced('1'), undefined, actor);
   const then = await kept(store);
   await connections.remove(id, closed.id, actor);
   const opened = await connected('opened');
 
   await views.remove(id, forgotten.id, actor);
   await viewed('night');
+  await new PriceTables(store).replace(id, priced('2'), undefined, actor);
   await apiKeys.revoke(id, stolen.id, actor);
   await agents.remove(id, goes.id, actor);
   const { agent: fresh } = await agents.register(id, { name: 'fresh' }, actor);
@@ -136,6 +140,8 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   t.equal(await store.redis.scard(store.keys.activePolicies(account)), 3);
   t.ok(await new Accounts(store).byName('later'));
   const views = new Views(store);
+  const prices = await new PriceTables(store).get(account);
+  t.match(prices, { revision: 3, currency: 'USD', prices: [{ model: 'm', input: '2 USD' }] });
   t.match(await views.list(account, page), { total: 1, items: [{ name: 'night', query: 'type=error' }] });
   await views.create(account, { name: 'forgotten', screen: 'audit', query: '' }, actor);
   await t.rejects(views.create(account, { name: 'night', screen: 'audit', query: '' }, actor), { code: 'name_taken' });

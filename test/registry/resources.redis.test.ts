@@ -14,6 +14,7 @@ import { type ApiKeyRecord, ApiKeys } from '../../src/registry/api-keys.ts';
 import { absent, commit, is } from '../../src/registry/commit.ts';
 import { Connections } from '../../src/registry/connections.ts';
 import { Policies } from '../../src/registry/policies.ts';
+import { PriceTables } from '../../src/registry/price-tables.ts';
 import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
 import { Views } from '../../src/registry/views.ts';
 import { pause } from '../support/raw-http.ts';
@@ -792,6 +793,27 @@ t.test('connections are kept with their account, and stop with their agent', asy
   t.match(await connections.get(account, bound.id), { status: 'inactive' });
 });
 
+t.test('price tables that are replaced at once are a revision each', async (t) => {
+  const account = newAccount();
+  const tables = new PriceTables(store);
+  const price = (input: string) => ({ prices: [{ model: 'm', input, output: '0 USD' }] });
+  const made = await Promise.all(
+    ['1 USD', '2 USD', '3 USD', '4 USD'].map((input) => tables.replace(account, price(input), undefined, actor)),
+  );
+  t.same(made.map(({ revision }) => revision).sort(), [2, 3, 4, 5]);
+  t.same(
+    await tables.get(account),
+    made.find(({ revision }) => revision === 5),
+  );
+  const rows = (await wholeJournal(store)).filter((entry) => entry.account === account).flatMap((entry) => entry.rows);
+  t.same(
+    rows.map((row) => [row!.table, row!.row['id']]),
+    [2, 3, 4, 5].map((id) => ['price_revisions', id]),
+  );
+  await refusal(t, tables.replace(account, price('9 USD'), [4], actor), 'revision_conflict');
+  await refusal(t, tables.replace(account, price('1 EUR'), undefined, actor), 'validation_failed');
+});
+
 t.test('a registry is rebuilt from its journal as it was', async (t) => {
   const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account, revision, changes }) =>
     changes.map(({ kind, id, record }) => ({ account, kind, id, revision, record })),
@@ -810,6 +832,7 @@ t.test('a registry is rebuilt from its journal as it was', async (t) => {
   t.ok(counts.agent > 0 && counts.policy > 0 && counts.alert > 0 && counts.api_key > 0 && counts.account > 0);
   t.equal(counts.view, 1);
   t.equal(counts.connection, 2);
+  t.equal(counts.prices, 1);
   const skip = /idem:|idem-order|commit:|journal|:api-key-uses|:last-seen|:registry$/;
   const before = await dump(store, skip);
   const after = await dump(copy, skip);

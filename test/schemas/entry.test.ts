@@ -52,6 +52,27 @@ t.test('what is no list of summaries is refused by name of the reason', (t) => {
   t.end();
 });
 
+t.test('what events cost is said behind them, counted back', (t) => {
+  const events = [['acc_2', 'agt_2'], ['evt_1', 'prompt', 1, 2, 3], whole, ['evt_2', 'tool_call', 4, 5, 6]];
+  const element = {
+    priced_by: 'USD 3',
+    of: [
+      [1, 12],
+      [3, null],
+    ],
+  };
+  const costs = (elements: unknown[]) => decodeSummaries(JSON.stringify(elements)).map(({ cost }) => cost);
+  const [known, unknown] = [
+    { by: 'USD 3', millionths: 12 },
+    { by: 'USD 3', millionths: null },
+  ];
+  t.strictSame(costs([...events, element, ...events]), [unknown, undefined, known, undefined, undefined, undefined]);
+  for (const of of [[[4, 1]], [[0, 1]], [[1, 0.5]], [[1, '1']], [[1]], [7], null])
+    t.throws(() => costs([...events, { ...element, of }]), { name: 'EntryFormatError' }, JSON.stringify(of));
+  t.throws(() => costs([...events, { priced_by: 3, of: [] }]), { name: 'EntryFormatError' });
+  t.end();
+});
+
 t.test('what shadows said is of events before it, counted back', (t) => {
   const element = {
     shadows: [

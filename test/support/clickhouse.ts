@@ -117,15 +117,19 @@ export function encodeRow(event: TestEvent): Buffer {
   return Buffer.concat(EVENT_COLUMNS.map(({ name, kind }) => encodeColumn(kind, event[name])));
 }
 
-/** As the store pipeline inserts it: with the words of its payload behind it. */
-export function encodeStored(event: TestEvent): Buffer {
-  return withOthers(encodeRow(event), event.payload);
+/** As the store pipeline inserts it: with the words of its payload behind it, and what it cost. */
+export function encodeStored(event: TestEvent & Pick<Beside, 'cost' | 'priced_by'>): Buffer {
+  return withOthers(encodeRow(event), event.payload, event);
 }
 
-/** With what is stored beside a row: its words, and what shadows said. */
-export function withOthers(row: Buffer, payload: string, shadow = ''): Buffer {
+type Beside = { shadow?: string; cost?: number | null; priced_by?: string };
+
+/** With what is stored beside a row: its words, what shadows said, and what it cost. */
+export function withOthers(row: Buffer, payload: string, beside: Beside = {}): Buffer {
+  const { shadow = '', cost = null, priced_by: by = '' } = beside;
   const words = encodeColumn('text', searchTextOf(Buffer.from(payload)));
-  return Buffer.concat([row, words, encodeColumn('text', shadow)]);
+  const costs = [encodeColumn('nullableInt64', cost), encodeColumn('text', by)];
+  return Buffer.concat([row, words, encodeColumn('text', shadow), ...costs]);
 }
 
 function encodeColumn(kind: keyof typeof NOTHING, value: string | number | null): Buffer {

@@ -386,6 +386,16 @@ export interface components {
             /** @description What the policies made of it. */
             policy_result: components["schemas"]["PolicyResult"];
             /**
+             * @description What its tokens cost, by the price table of the account when it arrived. In reads alone. null: it says tokens, and what they cost is unknown. Left out: it says none, or the account had no prices.
+             * @example 0.012345 USD
+             */
+            cost?: string | null;
+            /**
+             * @description Beside `cost`: the revision of the price table that was asked.
+             * @example 3
+             */
+            price_revision?: number;
+            /**
              * @description In the answer to a submission alone: the payload as it is kept, to be used in place of what was sent. Left out: no policy redacts anything of it.
              * @example {
              *       "prompt": "Call me at [redacted:phone]"

@@ -3,7 +3,13 @@
 // began.
 
 import Type from 'typebox';
-import { type EventRow, renderEvent, renderListed, summaryOf } from '../../../clickhouse/queries/event-rows.ts';
+import {
+  costText,
+  type EventRow,
+  renderEvent,
+  renderListed,
+  summaryOf,
+} from '../../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../../clickhouse/queries/get-event.ts';
 import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
 import { ORDERS } from '../../../schemas/closed-sets.ts';
@@ -193,7 +199,7 @@ export const eventRoutes: Route[] = [
 
 const EVENT_COLUMNS = [
   ...['id', 'agent_id', 'type', 'timestamp', 'received_at', 'trace_id', 'outcome', 'reason', 'policy_id'],
-  ...['approval_id', 'matches', 'payload', 'payload_bytes', 'summary'],
+  ...['approval_id', 'matches', 'payload', 'payload_bytes', 'summary', 'tokens_used', 'cost', 'currency'],
 ];
 
 function cellsOfEvent(row: EventRow): Cell[] {
@@ -205,6 +211,8 @@ function cellsOfEvent(row: EventRow): Cell[] {
     row.payload_preview ?? row.payload,
     row.payload_bytes,
     summaryOf(row),
+    row.tokens_used,
+    ...(costText(row.cost ?? null, row.priced_by ?? '')?.split(' ') ?? ['', '']),
   ];
 }
 

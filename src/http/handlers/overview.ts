@@ -7,6 +7,7 @@
 import { beginningOfDay, daysBefore } from '../../../clickhouse/queries/clock-windows.ts';
 import { type AnyOf, valuesOf } from '../../../clickhouse/queries/conditions.ts';
 import { countBy } from '../../../clickhouse/queries/count-events.ts';
+import { costText } from '../../../clickhouse/queries/event-rows.ts';
 import {
   type CountedWindow,
   lastSenders,
@@ -14,9 +15,10 @@ import {
   overviewAgents,
   overviewAnomalies,
   overviewApprovals,
+  overviewCosts,
   overviewDeliveries,
   overviewFigures,
-  overviewTokens,
+  overviewSums,
 } from '../../../clickhouse/queries/overview.ts';
 import type { Agent } from '../../../schemas/agent.ts';
 import {
@@ -24,6 +26,7 @@ import {
   Overview,
   type OverviewAgents,
   type OverviewAttention,
+  type OverviewCost,
   type OverviewPolicies,
   type OverviewTokens,
 } from '../../../schemas/overview.ts';
@@ -125,7 +128,7 @@ function windowsOf(
 
 type OverviewCounts = Pick<
   Overview,
-  'figures' | 'anomalies' | 'tokens' | 'approvals' | 'agents' | 'policies' | 'deliveries'
+  'figures' | 'anomalies' | 'tokens' | 'cost' | 'approvals' | 'agents' | 'policies' | 'deliveries'
 >;
 
 /** The large counts first, then the others, so that an account does not ask for all at once. */
@@ -139,12 +142,13 @@ async function countedOf(asked: OverviewQuery): Promise<OverviewCounts> {
     agentsOf(asked),
     policiesOf(asked),
   ]);
-  const [anomalies, approvals, deliveries] = await Promise.allSettled([
+  const [costs, anomalies, approvals, deliveries] = await Promise.allSettled([
+    costsOf(asked),
     ask(() => overviewAnomalies(clickhouse, account, of)),
     ask(() => overviewApprovals(clickhouse, account, of)),
     ask(() => overviewDeliveries(clickhouse, account, of)),
   ]);
-  const all = [figures, tokens, agents, policies, anomalies, approvals, deliveries];
+  const all = [figures, tokens, agents, policies, costs, anomalies, approvals, deliveries];
   const failed = all.filter(({ status }) => status === 'rejected') as PromiseRejectedResult[];
   const isOver = failed.length === all.length || failed.some(({ reason }) => !(reason instanceof ServiceError));
   if (isOver) throw failed.find(({ reason }) => !(reason instanceof ServiceError))?.reason ?? failed[0]!.reason;
@@ -158,6 +162,7 @@ async function countedOf(asked: OverviewQuery): Promise<OverviewCounts> {
     },
     anomalies: flagged && compared(flagged),
     ...{ tokens: countedOrNull(tokens), approvals: countedOrNull(approvals), agents: countedOrNull(agents) },
+    ...(costs.status === 'fulfilled' && costs.value === undefined ? {} : { cost: countedOrNull(costs) ?? null }),
     ...{ policies: countedOrNull(policies), deliveries: countedOrNull(deliveries) },
   };
 }
@@ -176,19 +181,43 @@ async function tokensOf({
   of,
 }: OverviewQuery): Promise<OverviewTokens> {
   const { total, model, agent } = await ask(() =>
-    overviewTokens(clickhouse, account, { ...of, max: OVERVIEW_VALUES_MAX }),
+    overviewSums(clickhouse, account, { ...of, max: OVERVIEW_VALUES_MAX, column: 'tokens_used' }),
   );
-  const named = await Promise.all(
-    agent.values.map(async ([value, tokens]) => {
-      const name = (await registry.agents.get(account, value))?.name;
-      return { value, ...(name === undefined ? {} : { name }), tokens };
-    }),
-  );
+  const named = await namedAgents(account, registry, agent.values);
   return {
     total: compared(total),
     model: { values: model.values.map(([value, tokens]) => ({ value, tokens })), other: model.other },
-    agent_id: { values: named, other: agent.other },
+    agent_id: { values: named.map(({ sum, ...of }) => ({ ...of, tokens: sum })), other: agent.other },
   };
+}
+
+/** undefined: the account has no prices. */
+async function costsOf({
+  call: { account },
+  parts: { clickhouse, registry },
+  of,
+}: OverviewQuery): Promise<OverviewCost | undefined> {
+  const costs = await ask(() => overviewCosts(clickhouse, account, { ...of, max: OVERVIEW_VALUES_MAX }));
+  if (costs === null) return undefined;
+  const { total, priced, unpriced, model, agent } = costs;
+  const text = (sum: number) => costText(sum, costs.by)!;
+  const known = (i: 0 | 1 | 2) => (priced[i] === 0 ? null : text(total[i]));
+  const named = await namedAgents(account, registry, agent.values);
+  return {
+    total: { now: known(0), day_before: known(1), week_before: known(2) },
+    unpriced_events: compared(unpriced),
+    model: { values: model.values.map(([value, sum]) => ({ value, cost: text(sum) })), other: text(model.other) },
+    agent_id: { values: named.map(({ sum, ...who }) => ({ ...who, cost: text(sum) })), other: text(agent.other) },
+  };
+}
+
+function namedAgents(account: string, { agents }: Parts['registry'], sums: readonly [value: string, sum: number][]) {
+  return Promise.all(
+    sums.map(async ([value, sum]) => {
+      const name = (await agents.get(account, value))?.name;
+      return { value, ...(name === undefined ? {} : { name }), sum };
+    }),
+  );
 }
 
 async function agentsOf(asked: OverviewQuery): Promise<OverviewAgents> {

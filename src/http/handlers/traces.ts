@@ -31,7 +31,7 @@ export const traceRoutes: Route[] = [
         `Words, or a quoted phrase, in the payload of any event of the trace. Refused where they are in more than ${SEARCHED_TRACES_MAX.toLocaleString('en')} traces`,
       ),
       sort: oneOf(
-        'What they are listed by: `started_at` (the default), `duration`, `tokens` (unknown ones behind zero), `events`, `blocked` (events that are blocked by now), `errors`. Equal ones by when they began',
+        'What they are listed by: `started_at` (the default), `duration`, `tokens` and `cost` (unknown ones behind zero), `events`, `blocked` (events that are blocked by now), `errors`. Equal ones by when they began',
         TRACE_SORTS,
       ),
       order: oneOf('The latest, longest or most first (desc, the default), or the other way round', ORDERS),

@@ -101,7 +101,7 @@ import {
   NotifiedSilence,
   WEBHOOK_NOTIFICATIONS,
 } from '../../../schemas/notification.ts';
-import { Compared, Overview, OverviewWindow, TokenCounts } from '../../../schemas/overview.ts';
+import { Compared, CostSums, Overview, OverviewWindow, TokenCounts } from '../../../schemas/overview.ts';
 import {
   Policy,
   PolicyActivity,
@@ -134,6 +134,7 @@ import {
   PolicyMatchByType,
   PolicyPatchByType,
 } from '../../../schemas/policy-types.ts';
+import { Price, PriceRates, PriceTable, PriceTableChange, PriceTableRevision } from '../../../schemas/price-table.ts';
 import { Quotas } from '../../../schemas/quota.ts';
 import { ReadyPolicies, ReadyPolicy } from '../../../schemas/ready-policy.ts';
 import { RetentionInForce, RetentionPatch } from '../../../schemas/retention.ts';
@@ -327,6 +328,12 @@ const NAMED: Record<string, Named> = {
   UsedSums: of('What some events used together.', UsedSums),
   SavedView: of('A list of the dashboard with its filters, saved under a name.', SavedView),
   ViewCreate: taken('A view to save.', ViewCreate),
+  PriceTable: of('The price table of the account.', PriceTable),
+  PriceTableChange: taken('A price table to take the place of the present one.', PriceTableChange),
+  PriceTableRevision: of('The price table as it was at one of its revisions.', PriceTableRevision),
+  Price: of('What a million tokens of a model cost.', Price),
+  PriceRates: of('What a million tokens cost in a batch.', PriceRates),
+  CostSums: of('What events cost by one of their values, the highest first.', CostSums),
   SavedViewPage: of('A page of saved views.', page(SavedView)),
   Connection: of('A product that sends each prompt and call of a tool to be judged.', Connection),
   ConnectionCreate: taken('A connection to create.', ConnectionCreate),

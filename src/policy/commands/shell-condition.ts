@@ -6,6 +6,7 @@
 // of the readers OverBudget is thrown, and the engine counts it as a match.
 // Text that stands where no command is (an operand, a comment, prose) is none.
 import { COMMAND_ENTRIES_MAX } from '../../../schemas/condition.ts';
+import { isLike } from '../../common/glob.ts';
 import { COMMAND_TEXTS_MAX, COMMAND_WORDS_MAX } from '../../common/limits.ts';
 import type { Budget } from '../budget.ts';
 import { below, type Mistakes } from '../policy-error.ts';
@@ -16,7 +17,7 @@ import { UNKNOWN } from './shell-expansions.ts';
 import { readShell } from './shell-reader.ts';
 import { type Observer, ShellRun } from './shell-runs.ts';
 import { baseName, type Range, type SimpleCommand, type Word } from './shell-words.ts';
-import { isLike, mayBeLike } from './wildcards.ts';
+import { mayBeLike } from './wildcards.ts';
 
 /** As a policy writes it; every text may hold several with `|` between them. */
 type ShellEntry = {

@@ -5,6 +5,7 @@
 // strings of a query are data, unless it executes texts; words of commands that only search and say (`grep`, `git
 // commit -m`) are no statements.
 import { COMMAND_ENTRIES_MAX } from '../../../schemas/condition.ts';
+import { isLike } from '../../common/glob.ts';
 import { COMMAND_TEXTS_MAX, COMMAND_WORDS_MAX } from '../../common/limits.ts';
 import type { Budget } from '../budget.ts';
 import type { Mistakes } from '../policy-error.ts';
@@ -15,7 +16,6 @@ import { ShellRun } from './shell-runs.ts';
 import { isEmpty } from './shell-words.ts';
 import { DIALECTS, type SqlStatement, statementsOf, type Token, tokensOf } from './sql-reader.ts';
 import { isAlwaysTrue } from './sql-truth.ts';
-import { isLike } from './wildcards.ts';
 
 /** As a policy writes it; every text may hold several with `|` between them, in any case. */
 type SqlEntry = {

@@ -1,29 +1,9 @@
-// Small globs over words of commands: `*` any characters, `?` one (used by shell-condition.ts and sql-condition.ts).
-// Invariant: time is at most the product of both lengths, and texts that may themselves be anything in places are cut.
+// Small globs (common/glob.ts) over words of commands that are not known in all places (used by shell-condition.ts).
+// Invariant: time is at most the product of both lengths, and longer texts match nothing.
 import { UNKNOWN } from './shell-expansions.ts';
 
 /** Longer words are no names of commands or files. */
 const UNSURE_CHARACTERS_MAX = 256;
-
-/** Is the text, as a whole, what the glob says? */
-export function isLike(text: string, glob: string): boolean {
-  let [t, g, star, from] = [0, 0, -1, 0];
-  while (t < text.length) {
-    const wanted = glob[g];
-    if (wanted === '*') {
-      star = g++;
-      from = t;
-    } else if (wanted !== undefined && (wanted === '?' || wanted === text[t])) {
-      t++;
-      g++;
-    } else if (star >= 0) {
-      g = star + 1;
-      t = ++from;
-    } else return false;
-  }
-  while (glob[g] === '*') g++;
-  return g === glob.length;
-}
 
 /** As isLike, of a text that is not known in all places (`UNKNOWN`), or a glob itself (`*`, `?`, `[…]`). */
 export function mayBeLike(text: string, glob: string): boolean {
