@@ -3,6 +3,7 @@
 import type { EventRow } from '../core/types.ts';
 import { Outcome, Time } from './buttons.tsx';
 import { type Column, ListLine } from './columns.tsx';
+import { Cost } from './cost.tsx';
 import { Cut } from './literal.tsx';
 import { NARROW_ROW_PX, narrow } from './side.tsx';
 
@@ -26,6 +27,10 @@ export function eventColumns(nameOf: (id: string) => string): Column<EventRow>[]
     {
       ...{ name: 'tokens', label: 'Tokens', width: '100px' },
       cell: (event) => event.tokens_used !== undefined && `${event.tokens_used.toLocaleString('en')} tokens`,
+    },
+    {
+      ...{ name: 'cost', label: 'Cost', width: '100px' },
+      cell: ({ cost }) => cost !== undefined && <Cost of={cost} />,
     },
     {
       ...{ name: 'trace', label: 'Trace', width: 'minmax(0, 1fr)' },

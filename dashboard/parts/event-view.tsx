@@ -6,6 +6,7 @@ import { hrefOf } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { WholeEvent } from '../core/types.ts';
 import { CopyButton, Time } from './buttons.tsx';
+import { Cost } from './cost.tsx';
 import { Literal } from './literal.tsx';
 import { AgentLink } from './named.tsx';
 import { Payload } from './payload.tsx';
@@ -55,6 +56,14 @@ function Whole({ event }: { event: WholeEvent }) {
         <dd>
           <Time at={event.received_at} millis />
         </dd>
+        {event.cost !== undefined && (
+          <>
+            <dt>Cost</dt>
+            <dd>
+              <Cost of={event.cost} /> <span class="quiet">by revision {event.price_revision} of the prices</span>
+            </dd>
+          </>
+        )}
       </dl>
       <Why event={event} />
       <h3>Payload</h3>

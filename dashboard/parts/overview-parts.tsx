@@ -73,7 +73,8 @@ function Left({ expiresAt }: { expiresAt: string }) {
   );
 }
 
-export function Figures({ overview, agentId }: Of) {
+/** `children`: more figures. */
+export function Figures({ overview, agentId, children }: Of & { children?: ComponentChildren }) {
   const { figures, anomalies, tokens, window } = overview;
   const of = { agent_id: agentId };
   return (
@@ -88,6 +89,7 @@ export function Figures({ overview, agentId }: Of) {
           href={hrefOf('anomalies', { ...of, from: window.from, to: window.to })}
         />
         <Figure title="Tokens" of={tokens?.total} href={eventsOf(overview, { ...of, by: 'model' })} />
+        {children}
       </dl>
     </section>
   );
@@ -129,20 +131,19 @@ export function Unknown() {
   return <p class="quiet">This could not be counted now.</p>;
 }
 
-type Line = { key: string; title: ComponentChildren; href?: string; n: number };
+/** `text`: what is shown for `n`. */
+type Line = { key: string; title: ComponentChildren; href?: string; n: number; text?: string };
 
 /** Each with a bar that shows its share of the first. */
-function Ranking({ label, lines, rest }: { label: string; lines: readonly Line[]; rest?: string }) {
-  const most = Math.max(1, ...lines.map(({ n }) => n));
+export function Ranking({ label, lines, rest }: { label: string; lines: readonly Line[]; rest?: string }) {
+  const most = Math.max(...lines.map(({ n }) => n)) || 1;
   return (
     <>
       <ol class="ranking" aria-label={label}>
-        {lines.map(({ key, title, href, n }) => (
+        {lines.map(({ key, title, href, n, text = n.toLocaleString('en') }) => (
           <li key={key}>
             <span class="title">{title}</span>
-            <span class="number">
-              {href === undefined ? n.toLocaleString('en') : <a href={href}>{n.toLocaleString('en')}</a>}
-            </span>
+            <span class="number">{href === undefined ? text : <a href={href}>{text}</a>}</span>
             <i aria-hidden="true" style={{ width: `${Math.max(1, (Math.max(0, n) / most) * 100)}%` }} />
           </li>
         ))}

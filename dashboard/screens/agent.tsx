@@ -14,6 +14,7 @@ import type { Agent, Alert, ApiKey, Overview, Page, Policy, Trace } from '../cor
 import { visible } from '../core/visible.ts';
 import { AgentSwitch } from '../parts/agent-switch.tsx';
 import { Severity, Time } from '../parts/buttons.tsx';
+import { CostFigure, Costs } from '../parts/costs.tsx';
 import { Cut, Literal } from '../parts/literal.tsx';
 import { Attention, Figures, Policies, Tokens } from '../parts/overview-parts.tsx';
 import { SendAs } from '../parts/send-as.tsx';
@@ -79,7 +80,9 @@ function Known({ agent }: { agent: Agent }) {
         {overview !== undefined && (
           <>
             <Attention overview={overview} agentId={id} />
-            <Figures overview={overview} agentId={id} />
+            <Figures overview={overview} agentId={id}>
+              <CostFigure overview={overview} agentId={id} />
+            </Figures>
           </>
         )}
       </Reading>
@@ -92,6 +95,7 @@ function Known({ agent }: { agent: Agent }) {
         <div>
           {overview !== undefined && <Policies overview={overview} agentId={id} />}
           <OwnPolicies id={id} />
+          {overview !== undefined && <Costs overview={overview} agentId={id} />}
           {overview !== undefined && <Tokens overview={overview} agentId={id} />}
           <Alerts id={id} />
           {isAdmin.value && <Keys id={id} />}

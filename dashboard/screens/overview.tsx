@@ -1,11 +1,12 @@
 // The overview, which is the first page: what needs a person, how today compares with yesterday and a week ago, what
-// each agent did, tokens and policies. All of it is one answer of the service.
+// each agent did, cost, tokens and policies. All of it is one answer of the service.
 import { eventsOf, overviewPath } from '../core/overview.ts';
 import { useRead, warmRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import { zoneName } from '../core/time.ts';
 import type { Overview as Whole } from '../core/types.ts';
 import { Time } from '../parts/buttons.tsx';
+import { CostFigure, Costs } from '../parts/costs.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { NoEvents } from '../parts/no-events.tsx';
 import { Attention, Figures, Policies, Tokens, Unknown } from '../parts/overview-parts.tsx';
@@ -38,11 +39,14 @@ export function Overview() {
         {overview !== undefined && (
           <>
             <Attention overview={overview} />
-            <Figures overview={overview} />
+            <Figures overview={overview}>
+              <CostFigure overview={overview} />
+            </Figures>
             <div class="columns">
               <Agents overview={overview} />
               <div>
                 <Policies overview={overview} />
+                <Costs overview={overview} />
                 <Tokens overview={overview} />
               </div>
             </div>

@@ -8,6 +8,7 @@ import { spanText } from '../core/time.ts';
 import type { EventRow, Trace as TraceOf } from '../core/types.ts';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { ConversationView } from '../parts/conversation.tsx';
+import { Cost } from '../parts/cost.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { shareUrl } from '../parts/filters.tsx';
 import { useKeys } from '../parts/keys.ts';
@@ -101,6 +102,14 @@ function Summary({ trace }: { trace: TraceOf }) {
       {trace.duration_ms > 0 && <Fact name="Lasted">{spanText(trace.duration_ms)}</Fact>}
       <Fact name="Events">{trace.event_count.toLocaleString('en')}</Fact>
       {trace.tokens_used !== null && <Fact name="Tokens">{trace.tokens_used.toLocaleString('en')}</Fact>}
+      {(trace.cost !== null || trace.unpriced_events > 0) && (
+        <Fact name="Cost">
+          <Cost of={trace.cost} />
+          {trace.cost !== null && trace.unpriced_events > 0 && (
+            <span class="quiet"> without {trace.unpriced_events.toLocaleString('en')} that have no price</span>
+          )}
+        </Fact>
+      )}
     </dl>
   );
 }

@@ -9,6 +9,7 @@ import { rangeOf, spanText } from '../core/time.ts';
 import type { Trace } from '../core/types.ts';
 import { CopyButton, Outcome, Time } from '../parts/buttons.tsx';
 import { type Column, ColumnMenu, chosenColumns, ListLine } from '../parts/columns.tsx';
+import { Cost } from '../parts/cost.tsx';
 import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
 import { Cut } from '../parts/literal.tsx';
 import { NARROW_ROW_PX, narrow } from '../parts/side.tsx';
@@ -85,6 +86,7 @@ const SORTS: Record<TraceSort, string> = {
   started_at: 'when they began',
   duration: 'duration',
   tokens: 'tokens',
+  cost: 'cost',
   events: 'events',
   blocked: 'blocked events',
   errors: 'errors',
@@ -144,6 +146,10 @@ function columnsOf(nameOf: (id: string) => string): Column<Trace>[] {
     {
       ...{ name: 'tokens', label: 'Tokens', width: '110px', isUsual: true },
       cell: ({ tokens_used: tokens }) => tokens !== null && `${tokens.toLocaleString('en')} tokens`,
+    },
+    {
+      ...{ name: 'cost', label: 'Cost', width: '100px', isUsual: true },
+      cell: ({ cost, unpriced_events: unpriced }) => (cost !== null || unpriced > 0) && <Cost of={cost} />,
     },
     {
       ...{ name: 'outcomes', label: 'Blocked, waiting, errors', width: '170px', isUsual: true },
