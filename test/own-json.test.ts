@@ -73,10 +73,11 @@ const OWN: Record<string, readonly string[]> = {
     'src/ingest/kept-verdicts.ts',
   ],
   'what a person reads: lines of commands, quoted names, settings': [
-    ...['account', 'audit', 'cluster', 'dead-letter', 'hold', 'policy', 'store'].map(
+    ...['account', 'audit', 'cluster', 'dead-letter', 'hold', 'policy', 'price', 'store'].map(
       (name) => `src/commands/${name}-commands.ts`,
     ),
     ...[
+      'src/commands/ask-service.ts',
       'src/commands/doctor.ts',
       'src/common/policy-files.ts',
       'src/common/errors.ts',

@@ -9,25 +9,16 @@
 // printed as JSON: a name may hold what a terminal takes for a command.
 
 import type { Agent } from '../../schemas/agent.ts';
-import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { PlannedPolicy, PolicyPlan } from '../../schemas/policy-plan.ts';
-import { exactJson, parseExact } from '../common/exact-json.ts';
+import { exactJson } from '../common/exact-json.ts';
 import { type FilePolicy, PolicyFileError, readPolicyFiles, textOfPolicies } from '../common/policy-files.ts';
-import { UserFacingError } from '../common/user-facing-error.ts';
-import { serviceToAsk, UsageError } from './context.ts';
-
-type Options = Record<string, string | boolean | undefined>;
-type Answer = { status: number; body: unknown };
-
-class Refused extends UserFacingError {
-  override name = 'Refused';
-}
+import { ask, type Options, refusalOf, type ServiceAnswer, ServiceRefused } from './ask-service.ts';
+import { UsageError } from './context.ts';
 
 const DONE = 0;
 const THERE_IS_SOMETHING_TO_DO = 3;
 const CHANGED_SINCE = 4;
-const DEADLINE_MS = 60_000;
 const PAGE = 100;
 /** A name has up to 200 characters, which are up to 2,400 in a URL; a head may have 16 KiB. */
 const NAMES_AT_ONCE = 5;
@@ -65,7 +56,9 @@ export async function policiesApply(options: Options, files: readonly string[]):
     }
     if (takesAllAway(plan) && options['allow-empty'] !== true) {
       show(plan, options);
-      throw new Refused('the files declare no policy, and all of the owner would be deleted: --allow-empty allows it');
+      throw new ServiceRefused(
+        'the files declare no policy, and all of the owner would be deleted: --allow-empty allows it',
+      );
     }
     hash ??= plan.hash;
   }
@@ -136,56 +129,12 @@ async function planOf(options: Options, declared: readonly FilePolicy[]): Promis
   return (await declare(options, declared, { dry_run: true })).body as PolicyPlan;
 }
 
-async function declare(options: Options, declared: readonly FilePolicy[], how: object): Promise<Answer> {
+async function declare(options: Options, declared: readonly FilePolicy[], how: object): Promise<ServiceAnswer> {
   const policies = declared.map(({ policy }) => policy);
   const answer = await ask(options, 'POST', '/v1/policies/apply', { owner: options['owner'], policies, ...how });
   if (answer.status === 200 || answer.status === 412) return answer;
-  throw refusalOf(answer, declared);
-}
-
-async function ask(options: Options, method: string, path: string, body?: object): Promise<Answer> {
-  const { url: base, key } = serviceToAsk(options['url']);
-  const response = await fetch(`${base}${path}`, {
-    method,
-    // The key goes to this address and to no other.
-    redirect: 'manual',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    signal: AbortSignal.timeout(DEADLINE_MS),
-    ...(body === undefined ? {} : { body: exactJson(body) }),
-  }).catch((error: Error) => {
-    const { cause = error } = error as { cause?: Error };
-    throw new Refused(`${base} gives no answer: ${(cause as Error).message}`);
-  });
-  if (response.status >= 300 && response.status < 400)
-    throw new Refused(`${base} redirects to ${response.headers.get('location')}: set GATEHOUSE_URL to it`);
-  const answer = { status: response.status, body: parsed(await response.text()) };
-  if (method === 'GET' && !response.ok) throw refusalOf(answer, []);
-  return answer;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return parseExact(text);
-  } catch {
-    return undefined;
-  }
-}
-
-/** Places in the declaration become those in the files. */
-function refusalOf({ status, body }: Answer, declared: readonly FilePolicy[]): Refused {
-  const error = (body as { error?: { message: string; details?: ErrorDetail[] } } | undefined)?.error;
-  if (error === undefined)
-    return new Refused(
-      `what answers there is not Gatehouse, or the path of the address is another one: status ${status}`,
-    );
-  const details = (error.details ?? []).map(({ path, message }) => {
-    const [, i, rest = ''] = /^\/policies\/(\d+)(.*)$/.exec(path) ?? [];
-    const of = i === undefined ? undefined : declared[Number(i)];
-    if (of === undefined) return `\n  ${path}: ${message}`;
-    const other = message.replace(/\/policies\/(\d+)/g, (all, n: string) => declared[Number(n)]?.place ?? all);
-    return `\n  ${of.place}: ${JSON.stringify(of.policy['name'])} ${rest}: ${other}`;
-  });
-  return new Refused(`${error.message}${details.join('')}`);
+  const places = declared.map(({ place, policy }) => ({ place, name: policy['name'] }));
+  throw refusalOf(answer, { list: 'policies', places });
 }
 
 function isNothingToDo({ policies }: PolicyPlan): boolean {

@@ -1,5 +1,6 @@
-// Files of declared policies, YAML or JSON (which is YAML): reads them into what the service takes, and writes what it
-// answers (`gatehouse policies`). A document is a policy, or a list of policies; a file has any number of documents.
+// Files of declared policies and prices, YAML or JSON (which is YAML): reads them into what the service takes, and
+// writes what it answers (`gatehouse policies`, `gatehouse prices`). A document is one, or a list; a file has any
+// number of documents.
 // Invariant: numbers keep the digits that they are written with, and what is not in quotes is read as JSON reads it, or
 // is text. What YAML reads otherwise is refused with its file, line and column: 0755, +5, .inf, ~, TRUE, a key without
 // a value, a merge key, a key twice, a key that is no text, a tag. So are anchors that would be repeated more than
@@ -25,6 +26,7 @@ import { UserFacingError } from './user-facing-error.ts';
 
 /** `place`: file and line at which it begins. */
 export type FilePolicy = { place: string; policy: Record<string, unknown> };
+export type FilePrice = { place: string; price: Record<string, unknown> };
 
 export class PolicyFileError extends UserFacingError {
   override name = 'PolicyFileError';
@@ -46,7 +48,9 @@ const NOT_DECLARED = [
 
 /** Throws PolicyFileError. */
 export function readPolicyFiles(files: readonly string[]): FilePolicy[] {
-  const policies = files.flatMap(readPolicyFile);
+  const policies = files
+    .flatMap((file) => readItems(file, POLICIES))
+    .map(({ place, item }) => ({ place, policy: item }));
   const places = new Map<string, string>();
   for (const { place, policy } of policies) {
     const name = String(policy['name']);
@@ -58,7 +62,17 @@ export function readPolicyFiles(files: readonly string[]): FilePolicy[] {
   return policies;
 }
 
-function readPolicyFile(file: string): FilePolicy[] {
+/** Throws PolicyFileError. */
+export function readPriceFiles(files: readonly string[]): FilePrice[] {
+  return files.flatMap((file) => readItems(file, PRICES)).map(({ place, item }) => ({ place, price: item }));
+}
+
+/** What a file declares: what every item of it has, and what it is called. */
+type Kind = { key: string; what: string };
+const POLICIES: Kind = { key: 'name', what: 'a policy with a `name`' };
+const PRICES: Kind = { key: 'model', what: 'a price with a `model`' };
+
+function readItems(file: string, kind: Kind): { place: string; item: Record<string, unknown> }[] {
   const lines = new LineCounter();
   const documents = parseAllDocuments(textOf(file), {
     ...{ schema: 'core', uniqueKeys: true, stringKeys: true, lineCounter: lines, prettyErrors: false },
@@ -79,9 +93,9 @@ function readPolicyFile(file: string): FilePolicy[] {
     const all = Array.isArray(value) ? value.map((item, i) => ({ item: item as unknown, node: items[i] })) : undefined;
     return (all ?? [{ item: value as unknown, node: document.contents }]).map(({ item, node }) => {
       const place = placeOf((node as ParsedNode | null)?.range?.[0] ?? document.range[0]).line;
-      if (!isPolicy(item)) throw new PolicyFileError(`${place}: a policy with a \`name\` must stand here`);
+      if (!isItem(item, kind)) throw new PolicyFileError(`${place}: ${kind.what} must stand here`);
       checkDepth(item, place);
-      return { place, policy: item };
+      return { place, item };
     });
   });
 }
@@ -108,14 +122,19 @@ export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<
       ...(severity === null ? {} : { severity }),
       ...(status === 'active' ? {} : { status }),
     };
-    const document = new Document(declared, {
-      schema: 'core',
-      customTags: readAsJson,
-      aliasDuplicateObjects: false,
-    });
-    return document.toString({ lineWidth: 100 });
+    return textOfDocument(declared);
   });
   return documents.join('---\n');
+}
+
+/** One document, a list. */
+export function textOfPrices(prices: readonly object[]): string {
+  return textOfDocument(prices);
+}
+
+function textOfDocument(value: unknown): string {
+  const document = new Document(value, { schema: 'core', customTags: readAsJson, aliasDuplicateObjects: false });
+  return document.toString({ lineWidth: 100 });
 }
 
 function scopeOf(id: string, agents: ReadonlyMap<string, string>): object {
@@ -219,9 +238,9 @@ function checkDepth(value: unknown, place: string, levels = LEVELS_MAX): void {
   for (const item of Object.values(value)) checkDepth(item, place, levels - 1);
 }
 
-function isPolicy(value: unknown): value is Record<string, unknown> {
+function isItem(value: unknown, { key }: Kind): value is Record<string, unknown> {
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
-  return isObject && typeof (value as Record<string, unknown>)['name'] === 'string';
+  return isObject && typeof (value as Record<string, unknown>)[key] === 'string';
 }
 
 function firstLineOf({ message }: { message: string }): string {

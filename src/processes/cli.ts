@@ -269,6 +269,26 @@ const COMMANDS: Record<string, Entry> = {
     },
     act: async (options, args) => (await import('../commands/policy-commands.ts')).policiesApply(options, args),
   },
+  'prices pull': {
+    usage: 'prices pull [--url URL]',
+    help: 'print what tokens cost the account, as a file for the next two (GATEHOUSE_URL, GATEHOUSE_API_KEY)',
+    options: { url: { type: 'string' } },
+    act: async (options) => (await import('../commands/price-commands.ts')).pricesPull(options),
+  },
+  'prices plan': {
+    usage: 'prices plan FILE… [--url URL]',
+    words: 'any',
+    help: 'show what the prices declared in YAML or JSON would change. Status 3: there is something to do',
+    options: { url: { type: 'string' } },
+    act: async (options, args) => (await import('../commands/price-commands.ts')).pricesPlan(options, args),
+  },
+  'prices apply': {
+    usage: 'prices apply FILE… [--revision N] [--allow-empty] [--url URL]',
+    words: 'any',
+    help: 'make them the price table; with the revision of a plan only then. Status 4: the prices were changed since',
+    options: { url: { type: 'string' }, revision: { type: 'string' }, 'allow-empty': { type: 'boolean' } },
+    act: async (options, args) => (await import('../commands/price-commands.ts')).pricesApply(options, args),
+  },
   help: { usage: 'help', help: 'show this', say: helpText },
   version: { usage: 'version', help: 'show the version', say: version },
 };
