@@ -148,7 +148,7 @@ const Filled = Type.String({ minLength: 1 });
 const properties = (of: string) =>
   Type.Optional(about(FreeObject, `What else is said of ${of}. Left out: nothing.`, { amount: 20 }));
 
-/** Of clients of AuthZEN. */
+/** The question of a client of AuthZEN. */
 export const AuthZenQuestion = Type.Object(
   {
     subject: Type.Object(
@@ -198,7 +198,7 @@ export const AuthZenAnswer = Type.Object({
   ),
 });
 
-/** Of a product that sends each prompt and call of a tool; unknown members are judged as they came. */
+/** The request of a product that sends each prompt and call of a tool; unknown members are judged as they came. */
 export const InferenceHook = Type.Object(
   {
     type: Type.Optional(about(Type.String(), 'What is about to happen. Left out: not said.', 'prompt')),

@@ -57,7 +57,7 @@ export type EventSummary = {
   matches?: MatchSummary[];
   /** What shadows would have made of it: stored beside the row, which says nothing of it. */
   shadow?: readonly ShadowJudged[];
-  /** Of an event that says tokens, where its account has prices: beside the row, too. */
+  /** What an event that says tokens cost, where its account has prices: beside the row, too. */
   cost?: EventCost;
   rowBytes: number;
 };

@@ -54,7 +54,7 @@ export type KeptTimes = {
   fromMs: number;
   /** Types of events that have a time of their own. */
   byType: readonly (readonly [EventType, number])[];
-  /** Of anomalies, approvals and deliveries: as the type of event that is kept the longest. */
+  /** The same of anomalies, approvals and deliveries: as the type of event that is kept the longest. */
   othersFromMs: number;
   /** What arrived from then on is kept, whatever it is. */
   wholeFromMs: number;

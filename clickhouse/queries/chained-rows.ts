@@ -78,7 +78,7 @@ export async function recordedById(
   return found;
 }
 
-/** Of an action that is rare. */
+/** Reads the entries of an action that is rare. */
 export function recordedOfAction(clickhouse: ClickHouse, account: string, action: string): Promise<RecordedEntry[]> {
   return clickhouse.query<RecordedEntry>(
     `SELECT ${ENTRY_COLUMNS} FROM audit_log FINAL WHERE account_id = {account:String} AND action = {action:String}

@@ -338,7 +338,7 @@ function costOf({ cost = null, priced_by: by = '' }: EventRow): string {
   return `,"cost":${JSON.stringify(text)},"price_revision":${revision}`;
 }
 
-/** Of a sum, `by` one of the tables that it is by; null: of nothing. */
+/** Writes a sum, `by` one of the tables that it is by; null: a sum of nothing. */
 export function costText(cost: number | null, by: string): string | null {
   return cost === null ? null : amountText(cost, by.slice(0, 3));
 }

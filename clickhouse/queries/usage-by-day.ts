@@ -9,12 +9,12 @@ type Used = { events: number; bytes: number; tokens: number };
 type UsageByDay = { days: (Used & { date: string })[]; agents: (Used & { agent_id: string })[]; rest: Used };
 
 /** `fromMs` and `toMs`: epoch ms, inclusive. `max`: so many agents, those with the most events. */
-type Asked = Excluded & { agentId?: AnyOf<string> | undefined; fromMs: number; toMs: number; max: number };
+type UsageQuery = Excluded & { agentId?: AnyOf<string> | undefined; fromMs: number; toMs: number; max: number };
 
 const SUMS = 'count() AS events, sum(length(payload)) AS bytes, sum(ifNull(tokens_used, 0)) AS tokens';
 const PLAIN = { settings: { optimize_use_projections: 0 } } as const;
 
-export async function usageByDay(clickhouse: ClickHouse, account: string, asked: Asked): Promise<UsageByDay> {
+export async function usageByDay(clickhouse: ClickHouse, account: string, asked: UsageQuery): Promise<UsageByDay> {
   const where = new QueryConditions(account)
     .equal('agent_id', asked.agentId)
     .exclude('agent_id', asked.excludeAgents)

@@ -1,6 +1,6 @@
 // Amounts of money as the service writes them, `0.012345 USD`: as numbers, to compare them, and as people read them.
 
-/** Of its currency's unit. */
+/** The number of units of its currency. */
 export function amountOf(text: string): number {
   return Number(text.slice(0, text.indexOf(' ')));
 }

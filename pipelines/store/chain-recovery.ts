@@ -31,7 +31,7 @@ import { type Chained, type ChainWriter, groupByAccount } from './chain.ts';
 type Options = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
 type Stray = { account: string; id: string; atMs: number };
 
-/** Of a slice: 50 MB with the ids that the chains hold. */
+/** Rows of a slice: 50 MB with the ids that the chains hold. */
 const SLICE_ROWS = 100_000;
 /** What one write makes entries of: its block is no longer than a batch's. */
 const STRAYS_AT_ONCE = 10_000;

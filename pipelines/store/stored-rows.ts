@@ -17,7 +17,7 @@ const SLICE_MS = 10;
 const EMPTY_TEXT = Buffer.from([0]);
 const LENGTH_BYTES_MAX = 10;
 const NOTHING_BESIDE = {};
-/** Of a row that nothing was asked of: null, and no text. */
+/** The cost of a row that says none: null, and no text. */
 const NO_COST = Buffer.from([1, 0]);
 const COST_BYTES = 9;
 

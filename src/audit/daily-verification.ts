@@ -43,12 +43,12 @@ type State = {
   /** When the last one began that went through, and the accounts that it found invalid. */
   verified: number;
   invalid: string[];
-  /** Of the one that runs: accounts found invalid, the account it is at, which of its two ranges, and from where. */
+  /** The one that runs: accounts found invalid, the account it is at, which of its two ranges, and from where. */
   found: string[];
   account: string;
   range: number;
   from: number | null;
-  /** Of the next slice; more where a slice got no further. */
+  /** The budget of the next slice; more where a slice got no further. */
   budgetMs: number;
 };
 
@@ -56,7 +56,7 @@ const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 const BUDGET_MS = 5_000;
 const BUDGET_MS_MAX = 600_000;
-/** Of a slice, which may take its budget twice and waits for what is on its way. */
+/** The lease of a slice, which may take its budget twice and waits for what is on its way. */
 const LEASE_MS = 3 * BUDGET_MS_MAX;
 const LOOK_MS = 5_000;
 const IDLE = 3;

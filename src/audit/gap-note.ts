@@ -19,7 +19,7 @@ export type GapNote = {
   to: string;
   entries: number;
   ranges: GapRange[];
-  /** Of the key that signed it; DER, base64. */
+  /** The key that signed it; DER, base64. */
   public_key: string;
   /** Base64. */
   signature: string;

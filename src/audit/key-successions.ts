@@ -41,7 +41,7 @@ export function rotateSigningKey(dataDir: string, at: string): Succession {
   }
 }
 
-/** Of this data folder, oldest first. */
+/** Reads those of this data folder, oldest first. */
 export function successions(dataDir: string): Succession[] {
   const file = path.resolve(dataDir, FILE);
   if (!existsSync(file)) return [];

@@ -41,7 +41,7 @@ type LedgerOptions = {
   source: RowSource;
   fromMs: number;
   toMs: number;
-  /** Of what arrived before this the chain holds nothing any more. */
+  /** The chain holds nothing any more of what arrived before this. */
   expiredBeforeMs: number;
   /** May the retention have taken such a row? `agent`: 16 bytes as a key. */
   mayBeGone: (atMs: number, agent: string) => boolean;
@@ -53,7 +53,7 @@ type LedgerOptions = {
   onMissing?: ((missing: Missing) => void) | undefined;
 };
 
-/** Of one entry without a row. */
+/** An entry without a row. */
 export type Missing = { chain: string; n: number; agent: string; atMs: number };
 type Expected = { chain: string; n: number; leaf: Buffer; agent: string; atMs: number; packed: Buffer };
 /** Entries of one agent without a row. `noted`: of those that a note covers, how many, and one of them. */

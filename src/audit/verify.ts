@@ -51,7 +51,7 @@ type VerifyLimits = {
   fromMs: number;
   /** Up to here, not included; Infinity: all. */
   toMs: number;
-  /** Of what arrived before this the chain itself holds nothing any more. */
+  /** The chain itself holds nothing any more of what arrived before this. */
   expiredBeforeMs: number;
   /** May the retention have taken the row of an agent's event that arrived then? */
   mayBeGone: (atMs: number, agent: string) => boolean;

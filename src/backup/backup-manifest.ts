@@ -29,7 +29,7 @@ export type BackupManifest = {
     settings: { GATEHOUSE_PARTITIONS: number; GATEHOUSE_REDIS_PREFIX: string; GATEHOUSE_CLICKHOUSE_DATABASE: string };
   };
   bytes: number;
-  /** Of `bytes`: of files that the backup before had, too. */
+  /** The part of `bytes` in files that the backup before had, too. */
   reused_bytes: number;
   links: { path: string; target: string }[];
   files: BackedUpFile[];

@@ -1,15 +1,10 @@
 // A backup of the embedded stores while they run (`gatehouse backup`).
-//
 //   hold      Redis takes no writes for a moment (CLIENT PAUSE): what is acknowledged is in its file, and nothing more
 //             is acknowledged
 //   pin       its append-only files are opened, and their lengths noted
 //   freeze    the parts of every table get a second name (hard links)
 //   go on     Redis takes writes again; callers have waited so long
 //   copy      what was pinned and frozen, at leisure
-//
-// Why this is one moment: what Redis holds is what a kill of every process would have left at that moment, and what the
-// tables hold is what was acknowledged by the pipelines until then, and perhaps an insert that was under way. That is
-// what every start after a kill deals with: the insert is compared by its ids, nothing is stored twice.
 // Invariant: everything that was acknowledged before the call is in it. Failure: BackupError; a pause that is not ended
 // ends by itself after PAUSE_MS, and what took longer than that is no backup. Nothing half made stays.
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -21,6 +16,10 @@ import { closePinned, type PinnedFiles, pinAppendOnly } from '../embedded/append
 import type { Commands } from '../redis/client.ts';
 import { BackupError, type BackupManifest, backupsIn } from './backup-manifest.ts';
 import { type BackupResult, BackupWriter, PARTIAL } from './backup-writer.ts';
+
+// Why this is one moment: what Redis holds is what a kill of every process would have left at that moment, and what the
+// tables hold is what was acknowledged by the pipelines until then, and perhaps an insert that was under way. That is
+// what every start after a kill deals with: the insert is compared by its ids, nothing is stored twice.
 
 type EmbeddedBackupOptions = {
   /** Folder of the backups; exists, and is held by the caller. */
@@ -35,7 +34,7 @@ type EmbeddedBackupOptions = {
 /** A front waits for Redis longer than that. Linking takes some 10 µs a file: a second for the parts of a year. */
 const PAUSE_MS = 4_000;
 const FROZEN = 'gatehouse_backup_';
-/** Of the data folder, beside the stores: keys, and mails that wait. */
+/** What the data folder holds beside the stores: keys, and mails that wait. */
 const SMALL_FILES = /^(?:admin-key(?:\.\d+)?|audit-signing-key\.pem)$/;
 const OUTBOX = 'outbox';
 

@@ -4,7 +4,8 @@
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: it holds
 //                 passwords)
 //   admin-key     the first admin key (0600); admin-key.1 where the account `default` had to be made again
-//   copied-while-running.json  it is a copy that was made while another held it, and that is not dealt with yet
+//   copied-while-running.json
+//                 this is a copy that was made while another held it, and that is not dealt with yet
 //   redis/        what the engines keep, as in clickhouse/; outbox/: mails, where no mail server is named
 // Invariant: at most one live holder, wherever the folder is shared (file-lock.ts); who does not get the lock changes
 // nothing. What a dead holder left behind is taken over, never trusted.

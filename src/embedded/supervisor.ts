@@ -401,8 +401,8 @@ async function stopAll(supervised: ChildSupervisor[], graceMs: number): Promise<
 }
 
 /**
- * Of an engine, for as long as this supervisor runs: an engine of a copy of this folder, that has come to a port of
- * ours, then answers none of our processes.
+ * Makes a password of an engine, for as long as this supervisor runs: an engine of a copy of this folder, that has come
+ * to a port of ours, then answers none of our processes.
  */
 function makePassword(): string {
   return randomBytes(24).toString('base64url');

@@ -12,7 +12,7 @@ import { itemsOf, jsonOf, textAt } from '../common/json-text.ts';
 import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/object-text.ts';
 import { NotUnderstood } from './hook-form.ts';
 
-/** Of an event: `said` is what counts for the message's hash, `beside` what else came with it. */
+/** The texts of an event: `said` is what counts for the message's hash, `beside` what else came with it. */
 type Said = { type: EventType; said: Texts; beside: Texts };
 /** `digest`: of this message and all before it. */
 export type InferenceMessage = { digest: string; said: readonly Said[] };
@@ -134,7 +134,7 @@ function cutTo(text: string, max: number): string {
   return text.length <= max ? text : text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
 }
 
-/** Of each message what is said in it. */
+/** Reads what is said in each message. */
 function messagesOf(hook: ObjectText): Said[][] {
   const text = hook.raw('messages');
   if (text === undefined) return [];

@@ -154,7 +154,7 @@ export type Call<Body = unknown, Query = unknown> = {
   query: Query;
   body: Body;
   idempotencyKey: string | undefined;
-  /** Of a signed route: by which headers, and of which connection it says to be. */
+  /** The headers that sign a request of a signed route, and the connection that it says to be of. */
   webhook: WebhookHead | undefined;
   connection: ConnectionRecord | undefined;
   /** If-Match: the change is made only while the thing is at one of these revisions. undefined: at whichever. */
@@ -240,8 +240,8 @@ type RouteSpec<B, P extends Parameters> = {
   /** The body may come by `Transfer-Encoding: chunked`; its connection is then closed. Anywhere else that is 411. */
   takesChunks?: true;
   /**
-   * Of a connection, which `{connection}` names: who calls is shown by the signature of the body, which the handler
-   * inspects, and every error is answered as a verdict.
+   * The route is of a connection, which `{connection}` names: who calls is shown by the signature of the body, which
+   * the handler inspects, and every error is answered as a verdict.
    */
   signed?: true;
   idempotency?: 'heeded' | 'refused';

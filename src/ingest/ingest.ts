@@ -6,9 +6,8 @@
 //   judge     every rule of every event, from memory
 //   reserve   permits of rate limits for all events of the tick, one round trip 503
 //   decide    allowed, blocked or pending
-//   shadows   what policies that are only tried would have said, of accounts that have some (shadow-judging.ts)
 //   encode    the row that ClickHouse will be given, a summary, the answer
-//   costs     of accounts that have prices: what events cost that say tokens (event-cost.ts)
+//   aside     what shadows would have said (shadow-judging.ts), what events cost (event-cost.ts), of accounts that ask
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
 

@@ -67,7 +67,7 @@ const SHAPES: readonly Shape[] = [
   },
 ];
 
-/** Of a provider's counts. `total`: what they say in all; fewer in the parts are parts that are not known. */
+/** Reads a provider's counts. `total`: what they say in all; fewer in the parts are parts that are not known. */
 export function partsOfUsage(usage: JsonObject, total: number): TokenParts | null {
   for (const shape of SHAPES) {
     const parts = partsBy(shape, usage);
@@ -76,7 +76,7 @@ export function partsOfUsage(usage: JsonObject, total: number): TokenParts | nul
   return null;
 }
 
-/** Of what an event says itself: of `tokens_used` `token_count` were input, and of these `cached_tokens` cached. */
+/** Reads what an event says itself: of `tokens_used` `token_count` were input, and of these `cached_tokens` cached. */
 export function ownParts(payload: JsonObject): TokenParts | null {
   const [used, input] = [countOrNull(payload['tokens_used']), countOrNull(payload['token_count'])];
   const cachedInput = countAt(payload, 'cached_tokens') ?? 0;

@@ -252,7 +252,7 @@ export async function migrateTables(
   }
 }
 
-/** Of all accounts. */
+/** The longest retention that any account may have. */
 export function mostRetentionDays({ retentionDays, retentionMaxDays }: Config): number {
   return retentionMaxDays ?? retentionDays;
 }

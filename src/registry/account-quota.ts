@@ -1,15 +1,10 @@
 // The quotas of an account over all its keys (after the request limit of the key, before the body): requests, recorded
 // events and bytes a second, each a token bucket held in Redis that all fronts share, and how many events are stored.
-//
 //   reserve   before it is known what a request brings: a request, the most events that it can hold, the bytes that it
 //             says it has. Where the bucket has less, 429
 //   charge    what was recorded, wherever it was judged
-//   give back what was reserved of events and bytes, when the request is over
-//
-// A front leases tokens in blocks of a twentieth of a second's worth, so that most requests need no trip; one of an
-// account without quotas costs a comparison. Bound: in s seconds N fronts together record at most
-// burst + s * rate + N * (block + what is reserved at once), and what is recorded beyond a reserve (spans) is owed: it
-// is taken off what comes next. Unused tokens are lost with their lease: at most a block a front and second.
+//   release   what was reserved of events and bytes, when the request is over
+// A front leases tokens in blocks, so most requests need no trip; an account without quotas costs a comparison.
 // Invariant: nothing is let in without tokens from Redis. Redis away: ServiceError unavailable.
 import { NO_QUOTAS, type Quotas, RATE_QUOTAS, type RateQuota } from '../../schemas/quota.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -20,6 +15,10 @@ import type { RegistryStore } from './commit.ts';
 import { gcra } from './gcra.ts';
 import type { RequestLimit } from './principal.ts';
 
+// A block is a twentieth of a second's worth. Bound: in s seconds N fronts together record at most
+// burst + s * rate + N * (block + what is reserved at once), and what is recorded beyond a reserve (spans) is owed: it
+// is taken off what comes next. Unused tokens are lost with their lease: at most a block a front and second.
+
 /** What a request may bring. */
 export type QuotaNeed = { events: number; bytes: number };
 export type Release = () => void;
@@ -27,7 +26,7 @@ type Wanted = { kind: RateQuota; lease: Lease; limit: RequestLimit; tokens: numb
 
 const LEASE_MS = 1_000;
 const BLOCKS_PER_SECOND = 20;
-/** Of who finds too little each time another has been faster. */
+/** Tries of a caller who finds too little each time because another has been faster. */
 const TRIES_MAX = 5;
 /** A refusal is remembered no longer: tokens may be given back. */
 const REFUSED_MS_MAX = 250;
@@ -35,7 +34,7 @@ const REFUSED_MS_MAX = 250;
 const COUNTED_MS = 30_000;
 const COUNT_AGAIN_SECONDS = 60;
 
-/** Of one quota of one account in this process. Times are by `performance.now()`. */
+/** What this process has leased of one quota of one account. Times are by `performance.now()`. */
 class Lease {
   readonly key: string;
   /** Below 0: owed. */

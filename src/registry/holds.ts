@@ -95,7 +95,7 @@ export class Holds {
   }
 }
 
-/** Of the account, of this agent, or of a trace, in which this agent may have been. undefined: none. */
+/** The hold of the account, of this agent, or of a trace in which this agent may have been. undefined: none. */
 export function holdOn(holds: readonly Hold[], agent: string): Hold | undefined {
   return holds.find(({ agent_id }) => agent_id === null || agent_id === agent);
 }

@@ -17,7 +17,7 @@ import type { Actor } from './principal.ts';
 
 /** What every account begins with. */
 const NO_PRICES: PriceTable = { revision: 1, currency: null, prices: [], updated_at: null };
-/** Of models with changed prices as many are named in the audit log. */
+/** So many models with changed prices are named in the audit log. */
 const MODELS_NAMED_MAX = 50;
 const MISTAKES_TOLD_MAX = 50;
 

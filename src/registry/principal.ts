@@ -38,7 +38,7 @@ export type Principal = {
   expiresAtMs: number | null;
   /** null: the limit of the settings. */
   requestLimit: RequestLimit | null;
-  /** Of the account, over all its keys; null: none. */
+  /** The quotas of the account, over all its keys; null: none. */
   quotas: Quotas | null;
   /** The session that the key is used by; null: by itself. */
   sessionId: string | null;
@@ -66,7 +66,7 @@ export type Actor = {
   /** Where the call came from, and with which program; '' where that is not known. */
   ip?: string;
   userAgent?: string;
-  /** Of the caller's trace; '' where there is none. */
+  /** The caller's trace; '' where there is none. */
   traceparent?: string;
 };
 

@@ -15,7 +15,7 @@ const flat = (model: string, input: string, more: Partial<Price> = {}): Price =>
 });
 const listOf = (...prices: Price[]) => new PriceList({ revision: 7, currency: 'USD', prices, updated_at: '' });
 
-/** Of a million input tokens, unless others are given: the price itself, in millionths. */
+/** The cost of a million input tokens, unless others are given: the price itself, in millionths. */
 function costOf(
   prices: readonly Price[],
   model: string,

@@ -1,5 +1,5 @@
 // What a person sees of costs, on the real service: on the overview by model and agent beside yesterday, on the page of
-// an agent, in lists, in a trace and at an event; what is unknown is said; and where there are no prices there is nothing.
+// an agent, in lists, in a trace and at an event; what is unknown is said; without prices there is nothing.
 import t from 'tap';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';

@@ -335,8 +335,8 @@ t.test('a row of a list says in a sentence what it is about, however much of the
     );
   }
   const csv = await api.get('/v1/events/export?format=csv&trace_id=says&payload=none&order=asc');
-  t.match(csv.text, /summary\r\n/);
-  t.match(csv.text, /pay\(amount: 1\)\r\n/);
+  t.match(csv.text, /summary,tokens_used,cost,currency\r\n/);
+  t.match(csv.text, /pay\(amount: 1\),7,,\r\n/);
   t.match((await api.get('/v1/traces?q=%22after%2030%20s%22')).json, {
     total: 1,
     items: [{ trace_id: 'says', asked }],

@@ -39,7 +39,7 @@ type Answer = {
   json: Record<string, unknown>;
   text: string;
   incomplete: boolean;
-  /** Of the process that answered: what its request ids begin with. */
+  /** The process that answered: what its request ids begin with. */
   by: string;
 };
 const agents = new Map<number, http.Agent>();

@@ -43,7 +43,7 @@ async function startLogging(t: Test, on: Parameters<typeof startServer>[1] = {})
   const lines: Line[] = [];
   const metrics = new Metrics({ processName: 'test' });
   const started = await startServer(t, { ...on, routes: [...ROUTES, ...REFUSING], metrics, log: keeping(lines) });
-  /** Of one request; more of one is a failure. */
+  /** The line of one request; a second one is a failure. */
   const lineOf = (id: string | undefined) => {
     const own = lines.filter(({ requestId }) => requestId === id);
     t.equal(own.length, 1, `${id}: one line`);

@@ -219,7 +219,7 @@ t.test('rows that are past are read no more at once, and are gone from merged pa
   t.same(await stored(), { events: 3 * 2 * COPIES, anomalies: 3, approvals: 3, deliveries: 3 });
   const [parts] = await world.raw.query<{ stored: number; without: number }>(
     `SELECT sum(rows) AS stored, countIf(table = 'events' AND name NOT IN (SELECT parent_name FROM system.projection_parts
-       WHERE database = currentDatabase() AND active AND name = 'by_microsecond')) AS without
+       WHERE database = currentDatabase() AND active AND name = 'by_time')) AS without
      FROM system.parts WHERE database = currentDatabase() AND table IN ('events', 'anomalies', 'approvals', 'deliveries') AND active AND rows > 0`,
   );
   t.same(parts, { stored: 3 * 2 * COPIES + 9, without: 0 }, 'the parts do not have them, and have their projections');

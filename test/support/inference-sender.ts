@@ -6,7 +6,7 @@ import { request } from 'node:http';
 import { Webhook } from 'standardwebhooks';
 
 type Verdict = { action: 'allow' | 'deny'; deny_reason?: string; reference_id?: string };
-export type Asked = { status: number; verdict: Verdict; ms: number };
+type HookAnswer = { status: number; verdict: Verdict; ms: number };
 /** `secret` null: unsigned. `at`: of the signature. `signature`: in place of the right one. */
 type Sending = { secret?: string | null; at?: Date; signature?: string; headers?: Record<string, string> };
 
@@ -33,7 +33,10 @@ export class InferenceSender {
     this.#secret = secret;
   }
 
-  async send(body: object | string, { secret = this.#secret, at = new Date(), ...more }: Sending = {}): Promise<Asked> {
+  async send(
+    body: object | string,
+    { secret = this.#secret, at = new Date(), ...more }: Sending = {},
+  ): Promise<HookAnswer> {
     const sent = typeof body === 'string' ? body : JSON.stringify(body);
     const id = `msg_${randomUUID()}`;
     const signed =

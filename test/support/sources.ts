@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { PROJECT_ROOT } from '../../src/process/assets.ts';
 
-const NOT_OURS = new Set(['node_modules', 'build', 'data', '.git', '.tap']);
+const NOT_OURS = new Set(['node_modules', 'build', 'dist', 'data', '.git', '.tap']);
 
 /** Paths from the root, sorted. */
 export function filesIn(folder: string, pattern: RegExp): string[] {

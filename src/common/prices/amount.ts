@@ -5,7 +5,7 @@ const AMOUNT = /^(\d{1,9})(?:\.(\d{1,6}))? ([A-Z]{3})$/;
 const MILLION = 1_000_000;
 
 /** `millionths`: a safe integer. */
-export type Money = { millionths: number; currency: string };
+type Money = { millionths: number; currency: string };
 
 /** undefined: it is none. */
 export function parseAmount(text: string): Money | undefined {

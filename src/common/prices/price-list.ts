@@ -27,11 +27,11 @@ export type TokenParts = {
   output: number;
 };
 
-export type Priced = { model: string; atMs: number; isBatch: boolean };
+type Priced = { model: string; atMs: number; isBatch: boolean };
 
 /** In millionths for a million tokens. */
 type Rates = { [Part in keyof TokenParts]: bigint };
-/** Of events with more input tokens than `above`. `batch` null: unknown. */
+/** The rates of events with more input tokens than `above`. `batch` null: unknown. */
 type Tier = { above: number; rates: Rates; batch: Rates | null };
 /** `fromMs` inclusive, `untilMs` exclusive. `tiers`: the highest first, at the end that of all events. */
 type Offer = { model: string; fromMs: number; untilMs: number; tiers: readonly Tier[] };

@@ -12,7 +12,7 @@ import type { Exchange } from '../exchange.ts';
 
 /** Some 200 bytes each. */
 const KNOWN_MAX = 10_000;
-/** Of one that is not known. */
+/** The time limit of a connection that is not known. */
 const TIMEOUT_MS = 4_000;
 
 type Word = Pick<ConnectionRecord, 'on_failure' | 'mode' | 'timeout_ms'>;

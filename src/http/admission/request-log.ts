@@ -76,7 +76,7 @@ function fieldsOf({ requestId, traceparent, account, route, refusedBy }: Told, s
   };
 }
 
-/** Of an answer that its handler has made whole. */
+/** The code of an answer that its handler has made whole. */
 function codeOf(status: number): string | undefined {
   return Object.keys(ERRORS).find((code) => ERRORS[code as ErrorCode].status === status);
 }

@@ -10,7 +10,7 @@ export type WebhookHead = { id: string; timestamp: string; signature: string };
 
 /** As the specification has it. */
 export const TOLERANCE_MS = 5 * 60_000;
-/** Of a header: a sender has two secrets, or a few. */
+/** Signatures in a header: a sender has two secrets, or a few. */
 const SIGNATURES_MAX = 8;
 const VERSION = 'v1,';
 

@@ -23,7 +23,7 @@ import { knownApproval } from '../known-approval.ts';
 import { AGENT_OFF, eventText, judgedIn, POLICY_SINCE, redactedBy, traceOf, wordOf } from './decision-point.ts';
 
 /** `requestKey`: of this request. `isWatching`: what is stopped is recorded, and stops nothing. */
-export type Conversation = {
+type Conversation = {
   account: string;
   agentId: string;
   connection: string;
@@ -34,7 +34,7 @@ export type Conversation = {
   caller: Pick<Caller, 'isGone' | 'offloaded'>;
 };
 /** Why it is stopped; `reference`: the event or the approval. `instead`: approvals that it waits for, '' none. */
-export type Stop = { reason: string; reference: string | undefined; instead: string };
+type Stop = { reason: string; reference: string | undefined; instead: string };
 
 export const INFERENCE_PATH = '/v1/hooks/inference/{connection}';
 /** While another request has the same message in hand. */
@@ -77,9 +77,9 @@ async function stopOfAgent({ registry }: Parts, account: string, agentId: string
   return agent?.status === 'active' ? undefined : { reason: AGENT_OFF, reference: undefined, instead: '' };
 }
 
-type Asked = { message: InferenceMessage; askedBy: string };
+type PendingMessage = { message: InferenceMessage; askedBy: string };
 
-async function stopOf(parts: Parts, conversation: Conversation, asked: Asked): Promise<Stop | undefined> {
+async function stopOf(parts: Parts, conversation: Conversation, asked: PendingMessage): Promise<Stop | undefined> {
   const { read } = conversation;
   const { said } = asked.message;
   const events = said.flatMap((one) =>
@@ -191,13 +191,15 @@ function waitsFor(approval: string, publicUrl: string | undefined): Stop {
   return { reason: `${reason}${where}`, reference: approval, instead: approval };
 }
 
-type Held = Asked & { events: readonly { type: InferenceMessage['said'][number]['type']; payload: string }[] };
+type HeldMessage = PendingMessage & {
+  events: readonly { type: InferenceMessage['said'][number]['type']; payload: string }[];
+};
 
-/** Of what was asked about before, and waited: it was let through by people, or not. */
+/** Inspects what was asked about before, and waited: it was let through by people, or not. */
 async function stopOfApprovals(
   parts: Parts,
   { account, read }: Conversation,
-  { askedBy, events }: Held,
+  { askedBy, events }: HeldMessage,
 ): Promise<Stop | undefined> {
   for (const id of askedBy.split(' ').filter((one) => isId('approval', one))) {
     const { known } = await knownApproval(parts, account, id);
