@@ -11,7 +11,7 @@ import type { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { body, orders } from '../reference/generate.ts';
-import { runs, SEED } from '../support/seed.ts';
+import { areAllRun, runs, SEED } from '../support/seed.ts';
 import { agentId, blotted, CODECS, JSON_CODEC, NOW, policiesOf, type Seen, take } from './support.ts';
 
 const clock = Date.now;
@@ -248,7 +248,7 @@ t.test('with prices the same is answered and recorded, and both codecs reckon th
   });
   await fc.assert(property, { numRuns: runs(300), seed: SEED });
   t.comment(JSON.stringify(counts));
-  t.ok(counts.priced > 0 && counts.unknown > 0, 'both occur');
+  t.ok((counts.priced > 0 && counts.unknown > 0) || !areAllRun, 'both occur');
 });
 
 async function prepared(policies: Parameters<typeof prepareRules>[0], prices: Price[] = []): Promise<RuleSet | null> {

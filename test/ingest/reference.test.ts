@@ -9,7 +9,7 @@ import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { body, MEANINGS, orders, TIMES } from '../reference/generate.ts';
 import { readText } from '../reference/json.ts';
 import { decoded, type Taken, takePlainly, Unknown, type World } from '../reference/take.ts';
-import { runs, SEED } from '../support/seed.ts';
+import { areAllRun, runs, SEED } from '../support/seed.ts';
 import {
   account,
   agentId,
@@ -85,10 +85,8 @@ t.test('both codecs and the reference agree', async (t) => {
   );
   t.comment(JSON.stringify(counts));
   t.ok(counts.wasm > counts.events / 10, `${counts.wasm} of ${counts.events} events were read on their bytes`);
-  t.ok(
-    counts.blocked > counts.events / 100 && counts.allowed > counts.events / 20 && counts.redacted > 0,
-    'every outcome occurs',
-  );
+  t.ok(counts.blocked > counts.events / 100 && counts.allowed > counts.events / 20, 'every outcome occurs');
+  t.ok(counts.redacted > 0 || !areAllRun, 'and texts are redacted');
 });
 
 /** null: a flaw made what the reference does not know. */

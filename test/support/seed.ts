@@ -13,6 +13,9 @@ export function runs(cases: number): number {
   return Math.max(1, Math.ceil(cases * share));
 }
 
+/** Are all cases run? Counts of what is rare are asked for of all alone: a share need not have any. */
+export const areAllRun = share >= 1;
+
 /** From 0 to below 1. Mulberry32: the same numbers for the same seed. */
 export function randomFrom(seed: number): () => number {
   return () => {
