@@ -116,7 +116,7 @@ async function overviewPages(): Promise<void> {
     await signIn(page, service, '');
     await page.getByRole('link', { name: '1 mail was kept in a folder' }).click();
     await page.waitForURL(/deliveries\?.*from=.*to=/);
-    await page.getByText('1 deliveries').waitFor();
+    await page.getByText('1 delivery').waitFor();
     const rows = page.getByRole('region', { name: 'Deliveries, newest first' });
     t.match(await rows.getByRole('link').first().textContent(), /oncall@example\.com/);
     await api.delete(`/v1/alerts/${id}`);
