@@ -81,7 +81,7 @@ t.test(
       await clickhouse.close();
       return Number(row!.n);
     };
-    t.ok(await eventually(async () => (await chained()) >= 51));
+    t.ok(await eventually(async () => (await chained()) >= 50));
     const table = path.join(
       'clickhouse/engine',
       readlinkSync(path.join(copy, 'clickhouse/engine/data/gatehouse/audit_chain')).replace('../../', ''),

@@ -35,11 +35,15 @@ for (const archive of archives)
     const { agent, policy, events, blocked, found, trace, approval } = expected;
     const list = async (query = '') => idsOf((await api.get(`/v1/agents/${agent}/events?limit=100${query}`)).json);
     t.same(await list(), events);
-    t.same(await list('&outcome=blocked'), blocked);
+    const decided = await api.until(
+      () => api.get(`/v1/approvals/${approval}`),
+      ({ json }) => json.status !== 'pending',
+    );
+    t.match(decided.json, { status: 'expired' }, 'its time was over while the folder lay');
+    t.same(await list('&outcome=blocked'), [decided.json.event_id, ...blocked]);
     for (const [q, ids] of Object.entries(found)) t.same(await list(`&q=${encodeURIComponent(q)}`), ids, q);
     t.same((await list(`&trace_id=${trace}`)).length, 5);
     t.match((await api.get(`/v1/policies/${policy}/revisions`)).json, { total: expected.revisions });
-    t.match((await api.get(`/v1/approvals/${approval}`)).json, { id: approval });
     t.match((await api.get('/v1/audit-logs/verify')).json, { valid: true, unchained: 0, unsettled: 0 });
     const event = { type: 'tool_call', payload: { tool: 'pay', arguments: { amount: 501 } } };
     const { json } = await api.post(`/v1/agents/${agent}/events`, event);
