@@ -10,9 +10,10 @@ import { isoTime } from '../../schemas/time.ts';
 import { findMissing, noteGap } from '../commands/close-gap.ts';
 import type { Config } from '../process/config.ts';
 import type { Log } from '../process/log.ts';
+import { waitUntilReady } from '../redis/client.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
-import { makeClickHouse, makeCommands, makeKeys } from './clients.ts';
+import { makeClickHouse, makeCommands, makeKeys, STORES_READY_MS_MAX } from './clients.ts';
 
 /** Rows of one time are stored within minutes, also behind a backlog. */
 const BEFORE_MS = 600_000;
@@ -27,6 +28,7 @@ export async function mendCopiedFolder(config: Config, log: Log, toMs: number): 
   const keys = makeKeys(config);
   const stores = { redis, keys, clickhouse };
   try {
+    await waitUntilReady(redis, STORES_READY_MS_MAX);
     const newest = await newestEvents(clickhouse);
     const barrier = new ReadBarrier({ redis, keys, waitMs: SETTLE_MS });
     for (const { id: account, name } of await new Accounts(stores).list()) {

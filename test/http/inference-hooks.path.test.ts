@@ -239,7 +239,10 @@ t.test('ten megabytes are judged in time, more is a failure', async (t) => {
     deny(/no launch/),
     'in one message',
   );
-  t.match(await first.sender.send(big(12, 'fine')), deny(/could not be judged/));
+  // A client that is still sending may find the connection closed before it reads the answer.
+  const larger = await first.sender.send(big(12, 'fine')).catch((error: NodeJS.ErrnoException) => error.code ?? '');
+  if (typeof larger === 'string') t.match(larger, /^(EPIPE|ECONNRESET)$/);
+  else t.match(larger, deny(/could not be judged/));
   t.comment(`10 MB: ${whole.ms.toFixed()} ms`);
 });
 

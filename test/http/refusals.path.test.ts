@@ -156,8 +156,9 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     backtest_running: async () => {
       const policy = { type: 'block_action', conditions: { tool: 'none' }, actions: ['block'] };
       const order = { policy, from: new Date(Date.now() - 3_600_000).toISOString() };
-      await api.post('/v1/backtests', order);
-      return api.post('/v1/backtests', order);
+      // At once: the first may be over in some milliseconds.
+      const both = await Promise.all([api.post('/v1/backtests', order), api.post('/v1/backtests', order)]);
+      return both.find(({ status }) => status !== 202) ?? both[0];
     },
     payload_too_large: () => api.post(path, big),
     unsupported_media_type: () => api.post(path, event(), { headers: { 'content-type': 'text/xml' } }),
