@@ -41,7 +41,7 @@ export const auditCheckpoint: Command = async (context) => {
   await withStores(context, async (stores, config, account) => {
     const barrier = new ReadBarrier({ ...stores, waitMs: SETTLE_MS });
     const chains = await flushedHeads(stores, account.id, {
-      settle: () => settled(barrier, account.id),
+      settle: () => barrier.waitForAuditLog(account.id),
       timeoutMs: FLUSHED_MS,
     });
     const key = signingKey(config.dataDir);
@@ -59,16 +59,11 @@ export const auditVerify: Command = async (context) => {
     if (checkpoint !== undefined && checkpoint.account !== account.id)
       throw new CheckpointError(`the checkpoint is of the account "${checkpoint.name}", not of "${account.name}"`);
     const barrier = new ReadBarrier({ ...stores, waitMs: SETTLE_MS });
-    const settle = () => settled(barrier, account.id);
+    const settle = () => barrier.waitForAuditLog(account.id);
     const fromMs = givenTime(context.options['from']);
     await settle();
     const publicKey = context.options['public-key'];
-    const verifier = new AuditVerifier({
-      ...stores,
-      retentionDays: mostRetentionDays(config),
-      keptOf: keptNow(stores, config),
-    });
-    const verification = await verifier.verify(account.id, {
+    const verification = await verifierOf(stores, config).verify(account.id, {
       ...{ budgetMs: Number.POSITIVE_INFINITY, settle, fromMs },
       ...(checkpoint === undefined ? {} : { checkpoint: rememberedOf(checkpoint) }),
       trustedKey: publicKey === undefined ? undefined : trustedKey(publicKey, config),
@@ -83,15 +78,20 @@ export const auditRotateKey: Command = async ({ config, print }) => {
   print(JSON.stringify(rotateSigningKey(config.dataDir, isoTime(Date.now())), null, 2));
 };
 
+/** The verifier by the retention of this command's settings. */
+export function verifierOf(stores: Stores, config: Config): AuditVerifier {
+  return new AuditVerifier({
+    ...stores,
+    retentionDays: mostRetentionDays(config),
+    keptOf: keptNow(stores, config),
+  });
+}
+
 function sentence({ first_invalid: first, faults }: AuditVerification): string {
   if (first === null) return 'the audit chain could not be verified whole: too much of it does not fit';
   const entry = first.entry_id === null ? '' : `, ${first.entry_id}`;
   const place = first.position === null ? first.chain : `entry ${first.position} of ${first.chain}`;
   return `the audit chain does not verify: ${place}${entry}, ${first.at}: ${first.kind}; ${faults} in all`;
-}
-
-export async function settled(barrier: ReadBarrier, account: string): Promise<boolean> {
-  return (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForJournal(account)])).every(Boolean);
 }
 
 function givenTime(text: string | boolean | undefined): number | undefined {

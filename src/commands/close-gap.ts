@@ -11,15 +11,12 @@ import { rangesOf, signGap } from '../audit/gap-note.ts';
 import type { Missing } from '../audit/ledger.ts';
 import { signingKey } from '../audit/signing-key.ts';
 import type { Stores } from '../audit/sources.ts';
-import { AuditVerifier } from '../audit/verifier.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Config } from '../process/config.ts';
-import { mostRetentionDays } from '../processes/clients.ts';
-import { keptNow } from '../registry/account-retention.ts';
 import { auditLog, SYSTEM } from '../registry/audit.ts';
 import { commit } from '../registry/commit.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
-import { SETTLE_MS, settled, withStores } from './audit-commands.ts';
+import { SETTLE_MS, verifierOf, withStores } from './audit-commands.ts';
 import { type Command, type Context, UsageError } from './context.ts';
 
 class GapNotClosed extends UserFacingError {
@@ -39,7 +36,7 @@ export const auditCloseGap: Command = async (context) => {
   const asked = askedOf(context);
   await withStores(context, async (stores, config, account) => {
     const barrier = new ReadBarrier({ ...stores, waitMs: SETTLE_MS });
-    const settle = () => settled(barrier, account.id);
+    const settle = () => barrier.waitForAuditLog(account.id);
     const found = await findMissing(stores, config, { account: account.id, asked, settle });
     if (found.count === 0)
       throw new GapNotClosed('no row that arrived in that time is missing without a note; nothing was changed');
@@ -106,12 +103,7 @@ export async function findMissing(
     found.lastMs = Math.max(found.lastMs, atMs);
   };
   // A row is stored before its entry is chained: one that is missing now does not come any more.
-  const verifier = new AuditVerifier({
-    ...stores,
-    retentionDays: mostRetentionDays(config),
-    keptOf: keptNow(stores, config),
-  });
-  const { truncated } = await verifier.verify(account, {
+  const { truncated } = await verifierOf(stores, config).verify(account, {
     ...{ budgetMs: Number.POSITIVE_INFINITY, settle, onMissing },
     ...{ fromMs: asked.fromMs, toMs: asked.toMs },
   });

@@ -96,7 +96,7 @@ export type Parts = {
   checkpoints: Pick<Checkpoints, 'take' | 'read'>;
   barrier: Pick<
     ReadBarrier,
-    'waitForEvents' | 'waitForJournal' | 'waitForAnomalies' | 'waitForApprovals' | 'waitForOpenings'
+    'waitForEvents' | 'waitForJournal' | 'waitForAuditLog' | 'waitForAnomalies' | 'waitForApprovals' | 'waitForOpenings'
   >;
   approvalWaits: Pick<ApprovalWaits, 'wait'>;
   slots: Record<'streams' | 'exports', Pick<BodySlots, 'take'>>;

@@ -43,11 +43,12 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse });
   const mayWork = () => watch.trouble !== REGISTRY_MISSING && watch.trouble !== OTHER_INSTALLATION;
   const agents = new Agents({ redis, keys });
+  const barrier = new ReadBarrier({ redis, keys, waitMs: BACKTEST_STORED_MS_MAX });
   const worker = new BacktestWorker({
     ...{ redis, keys, clickhouse, metrics, keptOf, now: Date.now },
     log: log.child({ part: 'backtests' }),
     processName: config.processName,
-    whenStored: whenStored({ redis, keys }),
+    whenStored: whenStored(barrier),
     erasing: (account) => agents.erasing(account),
     agentOf: agentOf({ redis, keys }),
     mayWork,
@@ -63,20 +64,12 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
       ...{ redis, keys, retentionDays, mayWork, log: log.child({ part: 'audit' }) },
       verify: (account, options) => verifier.verify(account, options),
       accounts: () => new Accounts({ redis, keys }).someIds(ACCOUNTS_MAX),
-      settle: settle({ redis, keys }),
+      settle: (account) => barrier.waitForAuditLog(account),
     }),
   ];
 }
 
-/** Everything acknowledged is stored, as verifying needs it. */
-function settle({ redis, keys }: RegistryStore) {
-  const barrier = new ReadBarrier({ redis, keys, waitMs: BACKTEST_STORED_MS_MAX });
-  return async (account: string): Promise<boolean> =>
-    (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForJournal(account)])).every(Boolean);
-}
-
-function whenStored({ redis, keys }: RegistryStore) {
-  const barrier = new ReadBarrier({ redis, keys, waitMs: BACKTEST_STORED_MS_MAX });
+function whenStored(barrier: ReadBarrier) {
   return (account: string, agent: string | null, signal: AbortSignal): Promise<boolean> => {
     const aborted = new Promise<boolean>((resolve) => {
       if (signal.aborted) resolve(false);

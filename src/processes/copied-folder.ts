@@ -32,8 +32,7 @@ export async function mendCopiedFolder(config: Config, log: Log, toMs: number): 
     const newest = await newestEvents(clickhouse);
     const barrier = new ReadBarrier({ redis, keys, waitMs: SETTLE_MS });
     for (const { id: account, name } of await new Accounts(stores).list()) {
-      const settle = async () =>
-        (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForJournal(account)])).every(Boolean);
+      const settle = () => barrier.waitForAuditLog(account);
       await settle();
       const fromMs = Math.max(0, (newest.get(account) ?? 0) - BEFORE_MS);
       const found = await findMissing(stores, config, { account, asked: { fromMs, toMs }, settle });

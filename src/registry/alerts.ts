@@ -9,7 +9,7 @@ import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '
 import type { MailTransport } from '../../schemas/closed-sets.ts';
 
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../common/errors.ts';
+import type { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { ALERTS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
@@ -17,16 +17,9 @@ import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
 import { targetProblem } from './alert-target.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
-import {
-  answerOnce,
-  type Created,
-  IDEMPOTENCY_GUARD,
-  type Idempotency,
-  type Keeping,
-  tookTooLong,
-} from './idempotency.ts';
+import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
-import { AGENT_FULL, NamedRecords, ofAgent, tooMany } from './named-records.ts';
+import { AGENT_FULL, commonRefusal, NamedRecords, ofAgent, tooMany } from './named-records.ts';
 import { type Actor, keepWithin } from './principal.ts';
 
 const SECRET_BYTES = 32;
@@ -220,17 +213,13 @@ function invalid(path: string, message: string): ServiceError {
 
 function refusal(guard: string, body: AlertPatch, actor: Actor): ServiceError {
   switch (guard) {
-    case 'name':
-      return new ServiceError('name_taken', 'Another alert has this name.', { recorded: false });
     case 'agent':
       return invalid(scopePath(body), 'no such agent');
     case 'full':
       return invalid('/', tooMany('alerts', ALERTS_MAX, actor));
     case 'agent_full':
       return invalid('/', AGENT_FULL);
-    case IDEMPOTENCY_GUARD:
-      return tookTooLong();
     default:
-      throw new Error(`unexpected guard ${guard}`);
+      return commonRefusal(guard, 'alert');
   }
 }

@@ -6,23 +6,16 @@
 // Failure: Redis away is `unavailable`; nothing is half made.
 import type { Connection, ConnectionCreate, ConnectionPatch, ConnectionRecord } from '../../schemas/connection.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../common/errors.ts';
+import type { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { CONNECTIONS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
-import {
-  answerOnce,
-  type Created,
-  IDEMPOTENCY_GUARD,
-  type Idempotency,
-  type Keeping,
-  tookTooLong,
-} from './idempotency.ts';
+import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
-import { NamedRecords, tooMany } from './named-records.ts';
+import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
 /** Below the 5 s that products wait by default. */
@@ -130,15 +123,11 @@ function invalid(path: string, message: string): ServiceError {
 
 function refusal(guard: string, actor: Actor): ServiceError {
   switch (guard) {
-    case 'name':
-      return new ServiceError('name_taken', 'Another connection has this name.', { recorded: false });
     case 'agent':
       return invalid('/agent_id', 'no such agent');
     case 'full':
       return invalid('/', tooMany('connections', CONNECTIONS_MAX, actor));
-    case IDEMPOTENCY_GUARD:
-      return tookTooLong();
     default:
-      throw new Error(`unexpected guard ${guard}`);
+      return commonRefusal(guard, 'connection');
   }
 }

@@ -28,7 +28,7 @@ import {
   present,
   type RegistryStore,
 } from './commit.ts';
-import type { Keeping } from './idempotency.ts';
+import { IDEMPOTENCY_GUARD, type Keeping, tookTooLong } from './idempotency.ts';
 import { type Actor, isBound, isWithin, shareOf } from './principal.ts';
 import { revisionSha256 } from './revision-texts.ts';
 
@@ -276,6 +276,13 @@ export class NamedRecords<R extends Named> {
   #scopeWrites(command: 'sadd' | 'srem', account: string, agent: string | null, id: string): CommandArgs[] {
     return agent === null ? [] : [[command, this.#store.keys.agentScope(account, agent), id]];
   }
+}
+
+/** What to throw for a guard that every kind has, or else for none that is known. `kind`: as people call it. */
+export function commonRefusal(guard: string, kind: string): ServiceError {
+  if (guard === 'name') return new ServiceError('name_taken', `Another ${kind} has this name.`, { recorded: false });
+  if (guard === IDEMPOTENCY_GUARD) return tookTooLong();
+  throw new Error(`unexpected guard ${guard}`);
 }
 
 /** What is said of a bound of the account, or of an agent (`what`: of which records). */

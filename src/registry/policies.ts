@@ -9,7 +9,7 @@ import type { PolicyAction, PolicyMode, PolicyType, Status } from '../../schemas
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../common/errors.ts';
+import type { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
@@ -20,16 +20,9 @@ import type { Keys } from '../redis/keys.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { changedFields, SYSTEM } from './audit.ts';
 import { answering, type Guard, present, type RegistryStore } from './commit.ts';
-import {
-  answerOnce,
-  type Created,
-  IDEMPOTENCY_GUARD,
-  type Idempotency,
-  type Keeping,
-  tookTooLong,
-} from './idempotency.ts';
+import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
-import { AGENT_FULL, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
+import { AGENT_FULL, commonRefusal, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, keepWithin, waitingAs } from './principal.ts';
 import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
@@ -272,8 +265,6 @@ export async function checkCompiles(work: PolicyWork, inName: string, policy: Po
 export function refusal(guard: string, actor: Actor): ServiceError {
   const invalid = (detail: ErrorDetail) => validationFailed('The policy cannot be kept.', [detail]);
   switch (guard) {
-    case 'name':
-      return new ServiceError('name_taken', 'Another policy has this name.', { recorded: false });
     case 'agent':
       return invalid({ path: '/agent_id', message: 'no such agent' });
     case 'full':
@@ -286,9 +277,7 @@ export function refusal(guard: string, actor: Actor): ServiceError {
       return invalid({ path: '/status', message: tooMany('active shadows', SHADOWS_ACTIVE_MAX, actor) });
     case 'active':
       return invalid({ path: '/status', message: tooMany('active policies', POLICIES_ACTIVE_MAX, actor) });
-    case IDEMPOTENCY_GUARD:
-      return tookTooLong();
     default:
-      throw new Error(`unexpected guard ${guard}`);
+      return commonRefusal(guard, 'policy');
   }
 }

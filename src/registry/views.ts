@@ -4,22 +4,15 @@
 // Failure: Redis away is `unavailable`; nothing is half made.
 import { isoTime } from '../../schemas/time.ts';
 import type { SavedView, ViewCreate } from '../../schemas/view.ts';
-import { ServiceError } from '../common/errors.ts';
+import type { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { VIEWS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { answering, type RegistryStore } from './commit.ts';
-import {
-  answerOnce,
-  type Created,
-  IDEMPOTENCY_GUARD,
-  type Idempotency,
-  type Keeping,
-  tookTooLong,
-} from './idempotency.ts';
+import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
-import { type Named, NamedRecords, tooMany } from './named-records.ts';
+import { commonRefusal, type Named, NamedRecords, tooMany } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
 type ViewRecord = SavedView & Named;
@@ -80,14 +73,6 @@ function shownOf({ id, name, screen, query, created_at }: ViewRecord): SavedView
 }
 
 function refusal(guard: string, actor: Actor): ServiceError {
-  switch (guard) {
-    case 'name':
-      return new ServiceError('name_taken', 'Another view has this name.', { recorded: false });
-    case 'full':
-      return validationFailed('The view cannot be kept.', [{ path: '/', message: tooMany('views', VIEWS_MAX, actor) }]);
-    case IDEMPOTENCY_GUARD:
-      return tookTooLong();
-    default:
-      throw new Error(`unexpected guard ${guard}`);
-  }
+  if (guard !== 'full') return commonRefusal(guard, 'view');
+  return validationFailed('The view cannot be kept.', [{ path: '/', message: tooMany('views', VIEWS_MAX, actor) }]);
 }

@@ -62,6 +62,11 @@ export class ReadBarrier {
     return this.#wait(this.#keys.journal(this.#keys.shardOf(account)), 'store');
   }
 
+  /** Resolves when all that the audit log of the account has entries of is stored, as verifying needs it. */
+  async waitForAuditLog(account: string): Promise<boolean> {
+    return (await Promise.all([this.waitForEvents(account, null), this.waitForJournal(account)])).every(Boolean);
+  }
+
   /**
    * Resolves when the approvals of events acknowledged so far are open, and every decision acknowledged so far is
    * stored. False: not in time.

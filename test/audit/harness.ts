@@ -40,7 +40,7 @@ export async function makeAuditWorld(t: Test, servers: Parameters<typeof makeWor
     agents: new Agents(world),
     barrier,
     verify: (account, options) =>
-      verifier.verify(account, { budgetMs: BUDGET_MS, settle: () => isStored(barrier, account), ...options }),
+      verifier.verify(account, { budgetMs: BUDGET_MS, settle: () => barrier.waitForAuditLog(account), ...options }),
   };
 }
 
@@ -66,13 +66,7 @@ export async function submit(
 
 /** Everything acknowledged is stored; throws if it is not. */
 export async function settle({ barrier }: AuditWorld, account: string): Promise<void> {
-  if (!(await isStored(barrier, account))) throw new Error('did not drain');
-}
-
-/** Resolves when what the account got acknowledged so far is stored, as the API and the command wait for it. */
-async function isStored(barrier: ReadBarrier, account: string): Promise<boolean> {
-  const waits = [barrier.waitForEvents(account, null), barrier.waitForJournal(account)];
-  return (await Promise.all(waits)).every(Boolean);
+  if (!(await barrier.waitForAuditLog(account))) throw new Error('did not drain');
 }
 
 export async function countBlocks(clickhouse: ClickHouse): Promise<number> {

@@ -11,7 +11,7 @@ import { exactJson } from '../../common/exact-json.ts';
 import { isId } from '../../common/ids.ts';
 import { openPage } from '../answers/cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../answers/export.ts';
-import { allComplete, ask, found, json, markIncomplete, notFound, page } from '../answers/reply.ts';
+import { ask, found, json, markIncomplete, notFound, page } from '../answers/reply.ts';
 import {
   anyOf,
   flag,
@@ -136,7 +136,10 @@ export const auditLogRoutes: Route[] = [
     async handle({ account, client }, { barrier, checkpoints, registry }) {
       client.longPollMs = CHECKPOINT_WAIT_MS;
       const { name } = found(await registry.accounts.get(account), 'account');
-      return json(200, await ask(() => checkpoints.take({ id: account, name }, () => settled(barrier, account))));
+      return json(
+        200,
+        await ask(() => checkpoints.take({ id: account, name }, () => barrier.waitForAuditLog(account))),
+      );
     },
   }),
   route({
@@ -161,7 +164,7 @@ export const auditLogRoutes: Route[] = [
       // What is stored is as it always will be; only for what is not, yet, it is waited.
       const stored = await read();
       if (stored !== null) return json(200, stored);
-      const complete = await settled(parts.barrier, account);
+      const complete = await parts.barrier.waitForAuditLog(account);
       return json(200, found(await read(), 'entry', complete));
     },
   }),
@@ -194,14 +197,10 @@ export const auditLogRoutes: Route[] = [
   }),
 ];
 
-function settled(barrier: Parts['barrier'], account: string): Promise<boolean> {
-  return allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
-}
-
 type Verified = Pick<VerifyOptions, 'fromMs' | 'toMs' | 'checkpoint'>;
 
 async function verified(account: string, { audit, barrier }: Parts, options: Verified): Promise<Reply> {
-  const settle = () => settled(barrier, account);
+  const settle = () => barrier.waitForAuditLog(account);
   const complete = await settle();
   const result = await ask(() => audit.verify(account, { ...options, settle, budgetMs: VERIFY_MS_MAX }));
   return markIncomplete(json(200, result), complete && result.unsettled === 0);
@@ -213,7 +212,7 @@ async function entriesOf(
   { account, principal, query }: Call<unknown, QueryOf<typeof auditFilters>>,
   { barrier, clickhouse, registry }: Parts,
 ) {
-  const complete = allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
+  const complete = barrier.waitForAuditLog(account);
   await complete;
   const filter = { ...query, aboutAgent: principal.agentId ?? undefined };
   // Asked for each page: an agent may be deleted while its account is exported.
