@@ -15,6 +15,7 @@ import type { InFlight } from './admission/in-flight.ts';
 import type { Admitted } from './admission/load-shedding.ts';
 import { BodyParts, type PartsReader } from './answers/body-parts.ts';
 import type { Head, MalformedHead } from './reading/head.ts';
+import { UnreadBody } from './reading/unread-body.ts';
 import type { Reply } from './route.ts';
 import type { Handler, TransportRequest, TransportResponse } from './transport/transport.ts';
 
@@ -32,6 +33,8 @@ export type ExchangeHost = {
   readonly bodies: Set<BodyParts>;
   /** undefined: pages of other origins may not call. */
   readonly cors: Cors | undefined;
+  /** Does the transport end a connection behind its last answer under a client that is still sending? */
+  readonly closesUnderSenders: boolean;
 };
 
 /** Takes a body in. */
@@ -104,7 +107,7 @@ export class Exchange {
   refusedBy: ServiceError | undefined;
   /**
    * The answer asks the client to close. The connection is not torn down under a client that is still sending: it would
-   * find its connection broken and never read the answer. What it sends is read and dropped, for 10 s at most (uWS).
+   * find its connection broken and never read the answer. What it sends is read and dropped (see UnreadBody).
    */
   closing = false;
   /** The answer closes it whatever comes. To be set where the body has arrived. */
@@ -129,11 +132,14 @@ export class Exchange {
   #release: (() => void) | undefined;
   #abort: AbortController | undefined;
   #parts: BodyParts | undefined;
+  /** Where the connection ends behind the answer, and a body comes. */
+  #unread: UnreadBody | undefined;
 
   constructor(res: TransportResponse, host: ExchangeHost) {
     res.onAborted(() => {
       const { waiting } = this;
       this.#finish(0);
+      this.#unread?.left();
       waiting?.callerLeft();
       this.#abort?.abort();
       this.#parts?.left();
@@ -175,6 +181,12 @@ export class Exchange {
     this.requestId = head.requestId;
     this.traceparent = head.traceparent;
     if (head.browser !== undefined) this.origin = head.browser.origin;
+    if (!head.closes || !this.#host.closesUnderSenders || !(head.isChunked || head.contentLength > 0)) return;
+    const unread = new UnreadBody();
+    this.#unread = unread;
+    this.#res.onData((_chunk, isLast) => {
+      if (isLast) unread.read();
+    });
   }
 
   /** Address of the connection's other end; '' once the exchange is over. */
@@ -186,13 +198,14 @@ export class Exchange {
   readInto(sink: BodySink): void {
     this.#sink = sink;
     this.#res.onData((chunk, isLast) => {
-      if (this.#over) return;
-      try {
-        if (isLast) this.closeIfEarly = false;
-        sink.take(chunk instanceof ArrayBuffer ? new Uint8Array(chunk) : chunk, isLast);
-      } catch (error) {
-        this.fail(error);
-      }
+      if (!this.#over)
+        try {
+          if (isLast) this.closeIfEarly = false;
+          sink.take(chunk instanceof ArrayBuffer ? new Uint8Array(chunk) : chunk, isLast);
+        } catch (error) {
+          this.fail(error);
+        }
+      if (isLast) this.#unread?.read();
     });
   }
 
@@ -202,8 +215,10 @@ export class Exchange {
       const flaw = flawOf(reply);
       if (flaw === undefined) {
         this.#finish(reply.status);
-        if (reply.parts === undefined || this.isHead) this.#corked(reply, this.closesAfter ? AT_ONCE : AT_LEISURE);
-        else return void this.#sendParts(reply, reply.parts, reader);
+        if (reply.parts !== undefined && !this.isHead) return void this.#sendParts(reply, reply.parts, reader);
+        if (this.closesAfter) this.#corked(reply, AT_ONCE);
+        else if (this.#unread === undefined) this.#corked(reply, AT_LEISURE);
+        else this.#unread.answerBehind(() => this.#corked(reply, AT_LEISURE));
       } else this.fail(new Error(flaw));
     }
     reply.onSent?.();

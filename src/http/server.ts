@@ -107,6 +107,7 @@ export class Server {
     const cors = corsOrigins === undefined ? undefined : new Cors(corsOrigins);
     this.#host = {
       cors,
+      closesUnderSenders: options.transport.name === 'uws',
       log: options.log,
       draining: false,
       inFlight: new InFlight(),
@@ -140,11 +141,13 @@ export class Server {
     this.#transport = options.transport;
     this.#transport.onUnreadable = answerUnreadable(metrics, this.#requestLog);
     this.#register(routes);
-    metrics.sampleBy(() => {
-      metrics.set('gatehouse_open_connections', {}, this.connections);
-      metrics.set('gatehouse_body_bytes', {}, budget.held);
-      metrics.set('gatehouse_body_limit_bytes', {}, BODY_BYTES_HELD_MAX);
-    });
+    metrics.sampleBy(() => this.#sample(metrics, budget));
+  }
+
+  #sample(metrics: Metrics, budget: BodyBudget): void {
+    metrics.set('gatehouse_open_connections', {}, this.connections);
+    metrics.set('gatehouse_body_bytes', {}, budget.held);
+    metrics.set('gatehouse_body_limit_bytes', {}, BODY_BYTES_HELD_MAX);
   }
 
   /** Open connections, for tests and metrics. */

@@ -419,3 +419,29 @@ function mutated(text: string, random: () => number): string {
   }
   return text;
 }
+
+onEach('who says Connection: close and still sends a body reads why it is refused', async (t, on) => {
+  const { port } = await startServer(t, { on });
+  const asked: [path: string, key: string, status: number][] = [];
+  for (let i = 0; i < 5; i++)
+    asked.push(['/things', KEYS.write, 413], ['/nothing', KEYS.write, 404], ['/things', 'x'.repeat(40), 401]);
+  // In a process of its own: where both ends take turns in one loop, all is sent before the server closes.
+  const script = `const http=require('http');const body=Buffer.alloc(12e6,'x');const ask=(path,key)=>new Promise((done)=>{
+    const headers={authorization:'Bearer '+key,'content-type':'application/json','content-length':body.length};
+    http.request({port:${port},path,method:'POST',agent:false,headers},(answer)=>answer.resume().on('end',()=>
+      done(answer.statusCode))).on('error',({code})=>done(code)).end(body)});
+    (async()=>{const got=[];for(const [path,key] of ${JSON.stringify(asked)})got.push(await ask(path,key));
+    console.log(JSON.stringify(got))})()`;
+  const client = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const answers = JSON.parse(Buffer.concat(await client.stdout.toArray()).toString());
+  const expected = asked.map(([, , status]) => status);
+  t.same(answers, expected);
+});
+
+onEach('who says Connection: close and stops sending is answered, and let go', async (t, on) => {
+  const { port } = await startServer(t, { on });
+  const connection = await RawConnection.open(port);
+  connection.write(post('/nothing', 'x', { headers: 'Connection: close\r\n', length: 1_000 }));
+  t.match(await connection.waitForAnswers(1), [{ status: 404 }]);
+  await connection.waitForClose();
+});

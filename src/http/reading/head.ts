@@ -20,6 +20,8 @@ const HEADERS_MAX = 90;
 const CALLER_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** As the W3C's Trace Context has it: version, trace, parent, flags. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+/** uWebSockets.js takes any value of this length for `close`. */
+const CLOSE_LENGTH = 5;
 const LENGTH = /^[0-9]{1,15}$/;
 
 /** Headers are '' where absent; `contentLength` is 0 then. */
@@ -31,6 +33,8 @@ export type Head = {
   contentLength: number;
   /** Its body comes in chunks, and its length is not known. Without a fault only where the route takes such a body. */
   isChunked: boolean;
+  /** `Connection: close`. */
+  closes: boolean;
   /** undefined where absent: an empty one is a mistake to report. */
   idempotencyKey: string | undefined;
   ifMatch: string | undefined;
@@ -79,6 +83,7 @@ export function readHead(req: TransportRequest, takesChunks = false): Head {
     contentEncoding: '',
     contentLength: 0,
     isChunked: false,
+    closes: false,
     idempotencyKey: undefined,
     ifMatch: undefined,
     requestId: '',
@@ -195,6 +200,9 @@ function take(name: string, value: string): void {
 /** Who asks, and from where. None of these decides how the request is read, so one may stand twice. */
 function takeOfCaller(name: string, value: string): void {
   switch (name) {
+    case 'connection':
+      if (value.length === CLOSE_LENGTH) head.closes = true;
+      break;
     case 'traceparent':
       if (TRACEPARENT.test(value)) head.traceparent = value;
       break;
