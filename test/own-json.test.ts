@@ -101,6 +101,7 @@ const OWN: Record<string, readonly string[]> = {
       'conditions/payload-schema',
     ].map((name) => `src/policy/${name}.ts`),
     'src/ingest/shadow-judging.ts',
+    'src/ingest/spans-intake.ts',
   ],
   'answers to exporters, names of members and agents; values of spans go by exact-json.ts': [
     ...['answers', 'span-owners', 'span-payload'].map((name) => `src/otlp/${name}.ts`),

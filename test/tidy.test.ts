@@ -79,7 +79,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/embedded': 2_300,
   'src/hooks': 1_200,
   'src/http': 11_700,
-  'src/ingest': 6_200,
+  'src/ingest': 6_300,
   'src/mcp': 2_100,
   'src/metrics': 900,
   'src/otlp': 3_400,
@@ -89,7 +89,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/redis': 2_500,
   'src/registry': 7_800,
   'src/stores': 700,
-  'src/streams': 2_500,
+  'src/streams': 2_600,
   test: 67_300,
 };
 /** A number that is more above what is there is lowered. */

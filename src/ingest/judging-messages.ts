@@ -52,6 +52,8 @@ export type SpansMessage = Dated &
     account: string;
     requestId: string;
     boundTo: string | undefined;
+    /** Spans whose owner may be known soon are left out. */
+    mayWait: boolean;
   } & SentSpans;
 export type ToThread =
   | SubmitMessage
@@ -92,7 +94,8 @@ export type Submitted = { body: Uint8Array; isRepeat: boolean; counts: Submissio
 /** An event that was judged before something was done, for the span that says so. */
 export type DecidedEvent = Before & { agentId: string; type: EventType; payloadText: string };
 /** What comes of spans. */
-export type SubmittedSpans = SpanCounts & { counts: SubmissionCounts };
+/** `awaited`: of each span that was left out, the notes by which its owner would be known. */
+export type SubmittedSpans = SpanCounts & { counts: SubmissionCounts; awaited: string[][] };
 export type CallMessage = {
   [Name in CallName]: { kind: 'call'; id: number; call: number; name: Name; args: Calls[Name]['args'] };
 }[CallName];

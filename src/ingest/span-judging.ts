@@ -16,6 +16,7 @@ import {
   type FoundSpans,
   groupsOf,
   type KeptSpan,
+  mayBeKnownSoon,
   nothingKept,
   type OwnedSpan,
   partId,
@@ -65,13 +66,15 @@ export class SpanJudging {
     this.#parts = parts;
   }
 
-  async record(message: SpansMessage, nowMs: number): Promise<SpanCounts> {
-    const { boundTo, signal = 'traces' } = message;
+  /** As SubmittedSpans. */
+  async record(message: SpansMessage, nowMs: number): Promise<SpanCounts & { awaited: string[][] }> {
+    const { boundTo, signal = 'traces', mayWait } = message;
     const isTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
-    const readable = <T>(read: () => T) => readOrRefused(signal, read);
-    const found = readable(() => readSpans(message, { boundTo, isTimely: isTime }));
+    const found = readOrRefused(signal, () => readSpans(message, { boundTo, isTimely: isTime }));
     const known = await this.#owners(found, message);
-    const groups = readable(() => groupsOf(found, known));
+    const waiting = new Set(mayWait ? found.kept.filter((span) => mayBeKnownSoon(span, known)) : []);
+    if (waiting.size > 0) found.kept = found.kept.filter((span) => !waiting.has(span));
+    const groups = groupsOf(found, known);
     const refs = groups.map(({ agent }) => agent);
     const agents = refs.length === 0 ? [] : await this.#parts.call('agents', { refs });
     const kept: { spans: readonly OwnedSpan[]; agent: ResolvedAgent }[] = [];
@@ -80,13 +83,23 @@ export class SpanJudging {
       if (typeof agent === 'object') kept.push({ spans, agent });
       else reject(found, `${spans[0]!.place}: ${agent}`, countOf(spans));
     }
-    if (groups.length > 0 && kept.length === 0) throw refusedAs(signal, nothingKept(found));
+    if (found.rejected > 0 && kept.length + waiting.size === 0) throw refusedAs(signal, nothingKept(found));
     const work = { message, decided: await this.#decided(found.kept, nowMs), traces: tracesOf(found, groups, agents) };
     for (const { spans, agent } of kept)
       for (const part of partsOf(spans, this.#parts.eventBytesMax, agent.asName))
         await this.#recordPart(part, agent.record, work);
     const { spans, ignored, rejected, reasons } = found;
-    return { spans, ignored, rejected, reasons };
+    return { spans, ignored, rejected, reasons, awaited: this.#awaited(waiting, message) };
+  }
+
+  /** Each pair of notes once. */
+  #awaited(waiting: Iterable<KeptSpan>, message: SpansMessage): string[][] {
+    const pairs = new Map<string, string[]>();
+    for (const { traceId, owner } of waiting) {
+      const [outside, trace] = [traceId + owner.outside, this.#note(message, 'trace', traceId)];
+      if (!pairs.has(outside)) pairs.set(outside, [this.#note(message, 'span', traceId, owner.outside!), trace]);
+    }
+    return [...pairs.values()];
   }
 
   /** Finds the owners of the spans at which the request ends, and of their traces: as groupsOf takes them. */

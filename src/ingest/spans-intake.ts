@@ -1,20 +1,23 @@
 // Takes the spans of one request (POST /v1/traces, or log records of /v1/logs, as spans; metrics are read and dropped;
-// between the HTTP route and the judging thread): asks for room and
-// for the account's policies, has them decoded, judged and recorded apart from the loop that answers, and writes the
-// answer in the form of the request.
-// Invariant: an answer of success is given when every span that it does not call rejected is in Redis's file. What is
-// refused may be sent again, as it is: what was recorded of it is found.
+// between the HTTP route and the judging thread): asks for room and for the account's policies, has them decoded,
+// judged and recorded apart from the loop that answers, and writes the answer in the form of the request.
+// Spans whose owner may be known soon are held with their request, and recorded when it is, or when they were held long
+// enough (streams/held-spans.ts). Log records are not: their spans say as much, and come besides.
+// Invariant: an answer of success is given when every span that it does not call rejected is in Redis's file, recorded
+// or held. What is refused may be sent again, as it is: what was recorded of it is found.
 import { withTimeout } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
-import { type SpansOutcome, successBody, typeOf } from '../otlp/answers.ts';
+import { type SpansForm, type SpansOutcome, successBody, typeOf } from '../otlp/answers.ts';
 import type { OtlpSignal } from '../otlp/span.ts';
 import type { SpanAgents } from '../otlp/span-agents.ts';
+import type { Log } from '../process/log.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Actor } from '../registry/principal.ts';
 import type { Backlog } from '../streams/backlog.ts';
+import type { HeldRequest, HeldSpans } from '../streams/held-spans.ts';
 import type { SpanNotes } from '../streams/span-notes.ts';
 import type { Caller } from './ingest-parts.ts';
-import type { DecidedEvent } from './judging-messages.ts';
+import type { DecidedEvent, SubmittedSpans } from './judging-messages.ts';
 import type { JudgingWorker, SpansToJudge } from './judging-worker.ts';
 
 type Parts = {
@@ -23,12 +26,28 @@ type Parts = {
   backlog: Pick<Backlog, 'full'>;
   agents: Pick<SpanAgents, 'resolve' | 'known'>;
   notes: Pick<SpanNotes, 'owners' | 'claim'>;
+  held: Pick<HeldSpans, 'hold' | 'oldest' | 'take' | 'end'>;
+  log: Log;
   /** Events that were judged before, as far as they are stored. */
   decided: (account: string, ids: readonly string[]) => Promise<DecidedEvent[]>;
   /** Called with what came of the spans of a request. */
   onSpans: (outcome: SpansOutcome, signal: OtlpSignal) => void;
 };
 
+/** `awaited`: for each span that waits, the notes by which its owner would be known. */
+type HeldHead = {
+  requestId: string;
+  form: SpansForm;
+  signal: OtlpSignal;
+  actor: Actor;
+  awaited: readonly (readonly string[])[];
+};
+type SentRequest = Omit<SpansToJudge['spans'], 'mayWait'>;
+type Leaving = Parameters<JudgingWorker['submitSpans']>[1];
+
+const NEVER_LEAVES: Leaving = { isGone: false, whenGone: () => undefined };
+/** A request that awaits more is held for the whole time. */
+const AWAITED_MAX = 64;
 /** A sender waits no longer for what was decided; then its spans are judged. Exporters wait for 10 s. */
 const DECIDED_MS_MAX = 5_000;
 
@@ -39,7 +58,7 @@ export class SpansIntake {
     this.#parts = parts;
   }
 
-  submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): void {
+  submit(spans: SentRequest, actor: Actor, caller: Caller): void {
     caller.offloaded();
     this.#submit(spans, actor, caller).then(
       (outcome) => {
@@ -50,8 +69,52 @@ export class SpansIntake {
     );
   }
 
-  async #submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): Promise<SpansOutcome> {
-    const { worker, cache, backlog, agents, notes, decided, onSpans } = this.#parts;
+  async #submit(sent: SentRequest, actor: Actor, caller: Caller): Promise<SpansOutcome> {
+    const { held, onSpans } = this.#parts;
+    const { account, requestId, form, signal = 'traces', body } = sent;
+    const outcome = await this.#record({ ...sent, mayWait: signal === 'traces' }, actor, caller);
+    const { awaited } = outcome;
+    const head: HeldHead = { requestId, form, signal, actor, awaited: awaited.slice(0, AWAITED_MAX) };
+    if (awaited.length > 0 && !(await held.hold(account, JSON.stringify(head), body)))
+      await this.#record({ ...sent, mayWait: false }, actor, caller);
+    onSpans(outcome, signal);
+    return outcome;
+  }
+
+  /** Records what was held long enough, or whose owners are known by now. */
+  async recordHeld(): Promise<void> {
+    const { held } = this.#parts;
+    for (const one of await held.oldest()) {
+      const head: HeldHead = JSON.parse(one.head);
+      const body = one.isDue || (await this.#areKnown(one.account, head)) ? await held.take(one) : undefined;
+      if (body !== undefined) await this.#recordHeld(one, head, body);
+    }
+  }
+
+  async #areKnown(account: string, { awaited }: HeldHead): Promise<boolean> {
+    const owners = await this.#parts.notes.owners(account, awaited.flat());
+    const known = new Set(awaited.flat().filter((_, i) => owners[i] !== null));
+    return awaited.length < AWAITED_MAX && awaited.every((notes) => notes.some((note) => known.has(note)));
+  }
+
+  /** What cannot be recorded for now is tried again; its sender hears no more of what never can. */
+  async #recordHeld(one: HeldRequest, head: HeldHead, body: Buffer): Promise<void> {
+    const { held, log } = this.#parts;
+    const { account } = one;
+    const { requestId, form, signal, actor } = head;
+    const sent = { account, requestId, form, signal, body, boundTo: undefined, mayWait: false };
+    try {
+      const { rejected, reasons } = await this.#record(sent, actor, NEVER_LEAVES);
+      if (rejected > 0) log.warn({ account, requestId, rejected, reasons }, 'spans.held_rejected');
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+      log.warn({ err: error, account, requestId }, 'spans.held_refused');
+    }
+    await held.end(one);
+  }
+
+  async #record(spans: SpansToJudge['spans'], actor: Actor, caller: Leaving): Promise<SubmittedSpans> {
+    const { worker, cache, backlog, agents, notes, decided } = this.#parts;
     const { account } = spans;
     if (backlog.full())
       throw new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
@@ -66,8 +129,6 @@ export class SpansIntake {
       claim: (claim) => notes.claim(account, claim),
       decided: (ids) => withTimeout(decided(account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
     };
-    const outcome = await worker.submitSpans({ spans, rules, calls }, caller);
-    onSpans(outcome, spans.signal ?? 'traces');
-    return outcome;
+    return worker.submitSpans({ spans, rules, calls }, caller);
   }
 }

@@ -158,7 +158,7 @@ const PLACE = /^\/[^ ]*?\/(?:spans|logRecords)\/\d+/;
 
 /**
  * By agent. `known`: the agent of a span that earlier requests had, by its trace and span, or of the trace by that
- * alone. Throws Undecodable: nothing can be kept.
+ * alone.
  */
 export function groupsOf(found: FoundSpans, known: ReadonlyMap<string, string>): SpanGroup[] {
   const groups = new Map<string, SpanGroup>();
@@ -173,7 +173,6 @@ export function groupsOf(found: FoundSpans, known: ReadonlyMap<string, string>):
     groups.set(key, group);
     group.spans.push({ ...span, isNamed: span.owner.named !== undefined || isKnown(span, known) });
   }
-  if (groups.size === 0 && found.rejected > 0) throw nothingKept(found);
   return [...groups.values()];
 }
 
@@ -188,6 +187,13 @@ function agentOf({ owner, traceId }: KeptSpan, known: ReadonlyMap<string, string
   if (ofSpan !== undefined) return { id: ofSpan };
   if (inTrace === null) return program;
   return inTrace ?? (ofTrace === undefined ? program : { id: ofTrace });
+}
+
+/** Is it the program's only since no request has named an agent around it yet? */
+export function mayBeKnownSoon(span: KeptSpan, known: ReadonlyMap<string, string>): boolean {
+  const { named, outside, inTrace, program } = span.owner;
+  if (named !== undefined || outside === undefined || program === undefined || inTrace) return false;
+  return !isKnown(span, known) && !known.has(span.traceId);
 }
 
 function isKnown({ owner: { outside }, traceId }: KeptSpan, known: ReadonlyMap<string, string>): boolean {

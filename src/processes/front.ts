@@ -79,6 +79,7 @@ import { readiness, refusalOf, sharedReadiness } from '../stores/readiness.ts';
 import { type Appended, Appender } from '../streams/append.ts';
 import { AppendOnce } from '../streams/append-once.ts';
 import { Backlog } from '../streams/backlog.ts';
+import { HeldSpans } from '../streams/held-spans.ts';
 import { IngestHeartbeat } from '../streams/ingest-heartbeat.ts';
 import { LimitSignals } from '../streams/limit-signals.ts';
 import { Progress } from '../streams/progress.ts';
@@ -111,6 +112,9 @@ const READS = { max: 4 * READS_OF_ACCOUNT, accountMax: READS_OF_ACCOUNT, waiting
 const BYTES_MAX = { wasm: 256 * 1024, json: 64 * 1024 };
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
+
+/** A span that waits for the one around it is recorded so soon after that has come. */
+const HELD_LOOK_MS = 500;
 
 export async function frontParts({
   config,
@@ -152,13 +156,14 @@ export async function frontParts({
   };
   const registry = makeRegistry({ redis, keys }, fetching, targetRules(config), judging);
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
+  const spans = makeSpansIntake({ redis, keys, clickhouse, cache, backlog, judging, registry, notes, metrics, log });
   const server = new Server({
     transport: await chooseTransport(config, log),
     ...{ config, buffers, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
     ingest: new Ingest({ ...parts, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
-    spans: makeSpansIntake({ clickhouse, cache, backlog, judging, registry, notes, metrics }),
+    spans,
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
@@ -184,6 +189,7 @@ export async function frontParts({
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
     ...[judging, ...keptParts(once, approvalWaits), gauges],
     showsAccounts(usage, registry.accounts),
+    periodicPart('held spans', HELD_LOOK_MS, () => spans.recordHeld()),
     httpPart(server, approvalWaits),
     { name: 'ingest heartbeat', start: () => heartbeat.start(), stop: () => heartbeat.stop() },
   ];
@@ -252,7 +258,8 @@ function makeJudging(
   return new JudgingWorker({ ...parts, log: log.child({ part: 'judging' }), onWork });
 }
 
-type SpansParts = {
+type SpansParts = RegistryStore & {
+  log: WorkerContext['log'];
   clickhouse: ClickHouse;
   cache: RegistryCache;
   backlog: Backlog;
@@ -263,10 +270,11 @@ type SpansParts = {
 };
 
 function makeSpansIntake(parts: SpansParts): SpansIntake {
-  const { clickhouse, cache, backlog, judging, registry, notes, metrics } = parts;
+  const { redis, keys, clickhouse, cache, backlog, judging, registry, notes, metrics, log } = parts;
   const counters = { traces: 'gatehouse_spans_total', logs: 'gatehouse_log_records_total' } as const;
   return new SpansIntake({
     ...{ worker: judging, cache, backlog, notes, agents: new SpanAgents(registry.agents, registry.newAgents) },
+    ...{ held: new HeldSpans({ redis, keys }), log },
     decided: (account, ids) => decidedEvents(clickhouse, account, ids, SPANS_BYTES_MAX),
     onSpans({ spans, ignored, rejected }, signal) {
       if (signal === 'metrics') return;

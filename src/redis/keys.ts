@@ -79,6 +79,14 @@ export class Keys {
   spanNotesOf = (account: string) => `${account}/spans`;
   /** Hash account id -> bytes of what is kept of it under Idempotency-Keys; '' -> of all. */
   idempotencyBytes = (partition: number) => this.#p(partition, 'idem-bytes');
+  /** Stream: requests of spans whose owners are not known yet. Entries leave it when they are recorded. */
+  heldSpans = (partition: number) => this.#p(partition, 'held-spans');
+  /** Hash account id -> bytes of what is held of it; '' -> of all. */
+  heldSpansBytes = (partition: number) => this.#p(partition, 'held-spans:bytes');
+  /** String: the body of one, as it came. */
+  heldSpansBody = (partition: number, id: string) => this.#p(partition, `held-spans:body:${id}`);
+  /** String, PEXPIRE 30 s: a front records it. */
+  heldSpansTaken = (partition: number, id: string) => this.#p(partition, `held-spans:taken:${id}`);
   /** How the name of such a record ends. */
   idempotencyEnd = (key: string) => digest(key);
   /** Hash, PEXPIRE one window: sub-buckets of a rate_limit policy counted per agent. */

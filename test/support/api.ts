@@ -96,7 +96,7 @@ export class Api {
    * Sends again until the answer is as wanted: a change is in force everywhere within a second, but which second that
    * is unknown on a shared machine. The promise itself is tested in test/registry/cache.redis.test.ts.
    */
-  async until(send: () => Promise<Answer>, isWanted: (answer: Answer) => boolean): Promise<Answer> {
+  async until<Got = Answer>(send: () => Promise<Got>, isWanted: (got: Got) => boolean): Promise<Got> {
     const deadline = performance.now() + BEHIND_MS_MAX;
     for (;;) {
       const answer = await send();
