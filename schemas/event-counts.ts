@@ -5,6 +5,14 @@ import { about } from './described.ts';
 
 const TimeOrNull = Type.Union([ResponseTime, Type.Null()]);
 
+const CostOrNone = Type.Optional(
+  about(
+    Type.Union([Type.String(), Type.Null()]),
+    'With `costs=true`: what its events cost together, as far as that is known. null: of none it is. Left out of outcomes.',
+    '1.25 USD',
+  ),
+);
+
 export const Histogram = Type.Object({
   by: about(Type.String(), 'What the counts tell apart.', 'outcome'),
   from: about(TimeOrNull, 'Beginning of the first bucket, at or before the range. null: there is nothing to count.'),
@@ -28,6 +36,7 @@ export const Histogram = Type.Object({
           'Of them by value, left out where there are none. By `policy_id` an event counts for each policy that matched.',
           { allowed: 40, blocked: 2 },
         ),
+        cost: CostOrNone,
       }),
     ),
     'Every bucket of the range, empty ones too, in the order of time.',
@@ -48,6 +57,7 @@ export const Facet = Type.Object({
           ),
         ),
         count: about(Type.Integer({ minimum: 0 }), 'Events with it.', 42),
+        cost: CostOrNone,
       }),
     ),
     'The most frequent first, at most 50.',

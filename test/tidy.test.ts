@@ -64,11 +64,11 @@ const HEADER_LINES_MAX = 12;
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   bench: 8_400,
-  clickhouse: 6_000,
+  clickhouse: 6_100,
   clients: 1_200,
   dashboard: 16_100,
   pipelines: 8_600,
-  schemas: 4_800,
+  schemas: 4_900,
   scripts: 1_700,
   'src/audit': 2_000,
   'src/backup': 500,
@@ -78,7 +78,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/egress': 500,
   'src/embedded': 2_300,
   'src/hooks': 1_200,
-  'src/http': 11_700,
+  'src/http': 11_900,
   'src/ingest': 6_300,
   'src/mcp': 2_100,
   'src/metrics': 900,
@@ -90,7 +90,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 7_800,
   'src/stores': 700,
   'src/streams': 2_600,
-  test: 67_300,
+  test: 67_600,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

@@ -46,6 +46,35 @@ export async function countBy(
   return { values, other: total - values.reduce((sum, [, n]) => sum + n, 0) };
 }
 
+/** Millionths by value, in the currency of `by` (`USD 3`); '': no prices were asked. */
+export type CountedCosts = { by: string; sums: ReadonlyMap<string, number> };
+
+/**
+ * What the events of these values cost together, as far as that is known: none has a sum of which no event's cost is.
+ * Reads two columns more, which no projection has.
+ */
+export async function costsBy(
+  clickhouse: ClickHouse,
+  account: string,
+  { by, values, filter }: { by: Exclude<CountedBy, 'outcome'>; values: readonly string[]; filter: CountFilter },
+): Promise<CountedCosts> {
+  const { where } = await matchingOf(clickhouse, account, filter);
+  return sumsOf(
+    await ask<CostRow>(clickhouse, filter, {
+      sql: `SELECT ${EXPRESSION[by]} AS value, max(priced_by) AS by, sum(cost) AS spent FROM events
+            WHERE ${where.sql} AND cost IS NOT NULL GROUP BY value HAVING value IN {values:Array(String)}`,
+      params: { ...where.params, values: [...values] },
+    }),
+  );
+}
+
+type CostRow = { value: string | number; by: string; spent: number };
+
+function sumsOf(rows: readonly CostRow[]): CountedCosts {
+  const [by = ''] = rows.map((row) => row.by);
+  return { by, sums: new Map(rows.map(({ value, spent }) => [String(value), spent])) };
+}
+
 type CountedHistogram = {
   bucketMs: number;
   /** Values with a group of their own, the most frequent first. */
@@ -53,15 +82,27 @@ type CountedHistogram = {
   /** Are there others, which are in `total` alone? */
   hasOther: boolean;
   buckets: Bucket[];
+  /** As of CountedCosts. */
+  pricedBy: string;
 };
 
-type Bucket = { atMs: number; total: number; counts: Map<string, number> };
+/** `cost`: in millionths; null: not asked for, or of no event it is known. */
+type Bucket = { atMs: number; total: number; counts: Map<string, number>; cost: number | null };
 type Slot = Buckets['slot'];
 
 /** Closed sets: small enough to be counted without asking first which are frequent. */
 const CLOSED: ReadonlySet<CountedBy> = new Set<CountedBy>(['outcome', 'type']);
 /** Stands for all other values. A model that calls itself so counts among them. */
 const REST = "'\\0'";
+
+type HistogramOptions = {
+  by: CountedBy;
+  buckets: number;
+  values: number;
+  zone?: string | undefined;
+  costs?: boolean;
+  filter: CountFilter;
+};
 
 /**
  * null: nothing to count, and no time to show that for. `values`: at most so many have a group of their own. `zone`:
@@ -70,9 +111,9 @@ const REST = "'\\0'";
 export async function histogramOf(
   clickhouse: ClickHouse,
   account: string,
-  options: { by: CountedBy; buckets: number; values: number; zone?: string | undefined; filter: CountFilter },
+  options: HistogramOptions,
 ): Promise<CountedHistogram | null> {
-  const { by, buckets, values: max, zone, filter } = options;
+  const { by, buckets, values: max, zone, costs = false, filter } = options;
   const matching = await matchingOf(clickhouse, account, filter);
   const range = await rangeOf(clickhouse, filter, matching);
   if (range === null) return null;
@@ -84,7 +125,7 @@ export async function histogramOf(
   });
   const frequent = CLOSED.has(by) ? undefined : await countBy(clickhouse, account, { by, max, filter });
   const shown = frequent?.values.map(([value]) => value);
-  const made = starts.map((atMs): Bucket => ({ atMs, total: 0, counts: new Map() }));
+  const made = starts.map((atMs): Bucket => ({ atMs, total: 0, counts: new Map(), cost: null }));
   await fill(clickhouse, made, { by, matching, filter, slot, shown });
   if (by === 'outcome') {
     for (const { final, n, slot: at } of await moved(clickhouse, account, { matching, filter, slot }))
@@ -94,7 +135,24 @@ export async function histogramOf(
   const listed = new Set(values.map(([value]) => value));
   for (const { counts } of made)
     for (const [value, n] of [...counts]) if (n === 0 || !listed.has(value)) counts.delete(value);
-  return { bucketMs, values: [...listed], hasOther: other > 0, buckets: made };
+  const pricedBy = costs ? await price(clickhouse, made, { matching, filter, slot }) : '';
+  return { bucketMs, values: [...listed], hasOther: other > 0, buckets: made, pricedBy };
+}
+
+/** Says which currency. */
+async function price(
+  clickhouse: ClickHouse,
+  made: Bucket[],
+  { matching: { where }, filter, slot }: { matching: Matching; filter: CountFilter; slot: Slot },
+): Promise<string> {
+  const rows = await ask<CostRow>(clickhouse, filter, {
+    sql: `SELECT ${slot.sql} AS value, max(priced_by) AS by, sum(cost) AS spent FROM events
+          WHERE ${where.sql} AND cost IS NOT NULL GROUP BY value`,
+    params: { ...where.params, ...slot.params },
+  });
+  const { by, sums } = sumsOf(rows);
+  for (const [at, bucket] of made.entries()) bucket.cost = sums.get(String(at)) ?? null;
+  return by;
 }
 
 /**

@@ -240,3 +240,34 @@ t.test('keys see and change what their scope says', async (t) => {
   t.equal((await api.get('/v1/prices', stranger)).json.revision, 1, 'another account has its own');
   t.equal((await api.get('/v1/prices/revisions/2', stranger)).status, 404);
 });
+
+t.test('counts over time and by value have costs where they are asked for', async (t) => {
+  const { id } = (await api.post('/v1/agents', { name: 'counted' })).json;
+  const model = `counted-${id}`;
+  t.equal((await api.post('/v1/prices', { prices: [price(model, '1')] })).status, 200);
+  await inForce((await api.get('/v1/prices')).json.revision);
+  const at = (minute: number) => ({ timestamp: `2026-01-01T00:0${minute}:00Z` });
+  const sent = [used(model, 1e6, 0, at(0)), used(model, 0, 1e6, at(0)), used('free', 5, 5, at(2))];
+  for (const event of sent) t.equal((await api.post(`/v1/agents/${id}/events`, event)).status, 201);
+  const range = `agent_id=${id}&from=2026-01-01T00:00:00Z&to=2026-01-01T00:02:59Z`;
+  const facets = (await api.get(`/v1/events/facets?costs=true&${range}`)).json;
+  const [priced, free] = [
+    { value: model, count: 2, cost: '11.00 USD' },
+    { value: 'free', count: 1, cost: null },
+  ];
+  t.same(facets.model.values, [priced, free]);
+  t.match(
+    facets.agent_id.values.find(({ value }: { value: string }) => value === id),
+    { count: 3, cost: '11.00 USD' },
+  );
+  t.match(facets.type.values, [{ value: 'completion', cost: '11.00 USD' }]);
+  t.notOk('cost' in facets.outcome.values[0]);
+  const { buckets } = (await api.get(`/v1/events/histogram?costs=true&buckets=3&${range}`)).json;
+  t.same(
+    buckets.map(({ cost }: { cost: unknown }) => cost),
+    ['11.00 USD', null, null],
+  );
+  const plain = (await api.get(`/v1/events/histogram?${range}`)).json;
+  t.notOk('cost' in plain.buckets[0] || 'cost' in (await api.get(`/v1/events/facets?${range}`)).json.model.values[0]);
+  t.match(await api.get('/v1/events/facets?costs=1'), { status: 400 });
+});

@@ -4,21 +4,25 @@ import {
   COUNTED_BY,
   type Counted,
   type CountedBy,
+  type CountedCosts,
   type CountFilter,
+  costsBy,
   countBy,
   histogramOf,
 } from '../../../clickhouse/queries/count-events.ts';
+import { costText } from '../../../clickhouse/queries/event-rows.ts';
 import { type Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
 import { isoTime } from '../../../schemas/time.ts';
 import { FACET_VALUES_MAX, HISTOGRAM_BUCKETS_MAX, HISTOGRAM_VALUES_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
 import { ask, json, markIncomplete, onlyOne } from '../answers/reply.ts';
-import { integer, oneOf, type QueryOf, timeZone } from '../reading/query.ts';
+import { flag, integer, oneOf, type QueryOf, timeZone } from '../reading/query.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 import { agentFilter, eventFilters, filterOf } from './event-filters.ts';
 
 const filters = { ...eventFilters, ...agentFilter };
+const costs = flag('Also say what the events cost together', false);
 
 export const eventCountRoutes: Route[] = [
   route({
@@ -28,6 +32,7 @@ export const eventCountRoutes: Route[] = [
     bound: 'query',
     query: {
       ...filters,
+      costs,
       by: { ...oneOf('What the counts are grouped by', COUNTED_BY), absent: 'outcome' as CountedBy },
       buckets: integer('Buckets at most, and one more where the first begins before the range', {
         minimum: 1,
@@ -48,18 +53,19 @@ export const eventCountRoutes: Route[] = [
     },
     handle: (call, parts) =>
       counted(call, parts, async (filter) => {
-        const { by, buckets, zone, from, to } = call.query;
+        const { by, buckets, zone, costs, from, to } = call.query;
         if (from !== undefined && to !== undefined && from > to)
           throw validationFailed('The query string does not fit.', [{ path: 'from', message: 'must not be after to' }]);
         const found = await histogramOf(parts.clickhouse, call.account, {
-          ...{ by, buckets, zone, values: HISTOGRAM_VALUES_MAX, filter },
+          ...{ by, buckets, zone, costs, values: HISTOGRAM_VALUES_MAX, filter },
         });
         if (found === null) return { by, from: null, bucket_ms: 0, values: [], has_other: false, buckets: [] };
-        const { bucketMs, values, hasOther } = found;
-        const shown = found.buckets.map(({ atMs, total, counts }) => ({
+        const { bucketMs, values, hasOther, pricedBy } = found;
+        const shown = found.buckets.map(({ atMs, total, counts, cost }) => ({
           at: isoTime(atMs),
           total,
           counts: Object.fromEntries([...counts].filter(([, n]) => n > 0)),
+          ...(costs ? { cost: costText(cost, pricedBy) ?? null } : {}),
         }));
         return { by, from: shown[0]!.at, bucket_ms: bucketMs, values, has_other: hasOther, buckets: shown };
       }),
@@ -69,7 +75,7 @@ export const eventCountRoutes: Route[] = [
     path: '/v1/events/facets',
     needs: 'read',
     bound: 'query',
-    query: filters,
+    query: { ...filters, costs },
     operation: {
       id: 'countEventsByValue',
       tag: 'Events',
@@ -79,7 +85,7 @@ export const eventCountRoutes: Route[] = [
       answers: { 200: { description: 'Counts by outcome, type, agent, model and policy', schema: Facets } },
       canBeIncomplete: true,
     },
-    handle: (call, parts) => counted(call, parts, (filter) => facetsOf(call, parts, filter)),
+    handle: (call, parts) => counted(call, parts, (filter) => facetsOf(call, parts, filter, call.query.costs)),
   }),
 ];
 
@@ -109,17 +115,27 @@ const WITHOUT: Record<CountedBy, (filter: CountFilter) => CountFilter> = {
   policy_id: (filter) => ({ ...filter, policyId: undefined }),
 };
 
-async function facetsOf(call: Call, { clickhouse, registry }: Parts, filter: CountFilter): Promise<Facets> {
+type WithCosts = Counted & { costs?: CountedCosts };
+
+async function facetsOf(
+  call: Call,
+  { clickhouse, registry }: Parts,
+  filter: CountFilter,
+  isPriced: boolean,
+): Promise<Facets> {
   const { account, principal } = call;
-  const facet = async (by: CountedBy): Promise<Counted> => {
+  const facet = async (by: CountedBy): Promise<WithCosts> => {
     const keeps = by === 'agent_id' && principal.agentId !== null;
     const under = keeps ? filter : WITHOUT[by](filter);
-    return countBy(clickhouse, account, { by, max: FACET_VALUES_MAX, filter: under });
+    const found = await countBy(clickhouse, account, { by, max: FACET_VALUES_MAX, filter: under });
+    if (!isPriced || by === 'outcome') return found;
+    const values = found.values.map(([value]) => value);
+    return { ...found, costs: await costsBy(clickhouse, account, { by, values, filter: under }) };
   };
   const [outcome, type, agents, model, policies, all] = (await Promise.all([
     ...COUNTED_BY.map(facet),
     countBy(clickhouse, account, { by: 'outcome', max: FACET_VALUES_MAX, filter }),
-  ] as Promise<Counted>[])) as [Counted, Counted, Counted, Counted, Counted, Counted];
+  ] as Promise<WithCosts>[])) as [WithCosts, WithCosts, WithCosts, WithCosts, WithCosts, Counted];
   const [agentNames, policyNames] = await Promise.all([
     namesOf(agents, (id) => registry.agents.get(account, id)),
     namesOf(policies, (id) => registry.policies.get(account, id)),
@@ -139,11 +155,12 @@ async function namesOf(
   return new Map(found.flatMap(([id, name]) => (name === undefined ? [] : [[id, name] as const])));
 }
 
-function shown({ values, other }: Counted, names = new Map<string, string>()): Facet {
+function shown({ values, other, costs }: WithCosts, names = new Map<string, string>()): Facet {
   return {
     values: values.map(([value, count]) => {
       const name = names.get(value);
-      return { value, ...(name === undefined ? {} : { name }), count };
+      const cost = costs && { cost: costText(costs.sums.get(value) ?? null, costs.by) ?? null };
+      return { value, ...(name === undefined ? {} : { name }), count, ...cost };
     }),
     other,
   };
