@@ -99,6 +99,7 @@ const OWN: Record<string, readonly string[]> = {
       'replay/recorded-event',
       'conditions/path',
       'conditions/payload-schema',
+      'quotas/sequence-store',
     ].map((name) => `src/policy/${name}.ts`),
     'src/ingest/shadow-judging.ts',
     'src/ingest/spans-intake.ts',
@@ -154,6 +155,9 @@ const SENT: Record<string, Record<string, string>> = {
   'src/policy/kinds/rate-limit.ts': {
     'JSON.stringify(value);': 'the name of a counter',
     'JSON.stringify(text);': 'the name of a counter',
+  },
+  'src/policy/sequences/sequence-part.ts': {
+    'JSON.stringify([memory.name, ...texts])': 'hashed, to be compared',
   },
   'src/policy/redaction/redact-payload.ts': {
     'JSON.parse(this.#text.slice(open, close + 1))': 'a string, to be searched',

@@ -49,6 +49,12 @@ export const LEASED_PERMITS_MIN = 8;
 /** Counters that a front remembers, to hold permits of those that are in use: some 500 bytes each. */
 export const COUNTERS_KNOWN_MAX = 10_000;
 /**
+ * What is kept of what has occurred, for a sequence: values of `same` in a scope, each some 200 bytes, and scopes of a
+ * policy. What is beyond counts as having occurred.
+ */
+export const SEQUENCE_VALUES_MAX = 64;
+export const SEQUENCE_SCOPES_MAX = 10_000;
+/**
  * Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other
  * bodies.
  */

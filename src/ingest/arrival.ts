@@ -4,6 +4,8 @@
 // Invariant: moments of one submission rise in its order, so it keeps its order wherever it is read; and they lie
 // behind those of every submission that this process had answered before this one was read. Neither moves a counted
 // event by more than a lease lags behind (quota-lease.ts).
+
+import { idAt } from '../common/ids.ts';
 import { QUOTA_LEASE_MS } from '../common/limits.ts';
 import { type Moment, SLOTS, SLOTS_BY_TIME, type SteadyClock } from '../common/steady-clock.ts';
 import type { Decided } from './resolve-quotas.ts';
@@ -13,6 +15,8 @@ export class Arrivals {
   readonly #first: Moment;
   /** Where they are not neighbours in one millisecond. */
   readonly #each: readonly Moment[] | undefined;
+  /** Of elements that had to have one before they were encoded. */
+  #ids: string[] | undefined;
 
   private constructor(first: Moment, each?: readonly Moment[]) {
     this.#first = first;
@@ -37,6 +41,21 @@ export class Arrivals {
 
   of(element: number): Moment {
     return { ms: this.msOf(element), slot: this.slotOf(element) };
+  }
+
+  /** The id of the event, from now on. */
+  fix(element: number): string {
+    this.#ids ??= [];
+    this.#ids[element] = this.idOf(element);
+    return this.#ids[element];
+  }
+
+  isFixed(element: number): boolean {
+    return this.#ids?.[element] !== undefined;
+  }
+
+  idOf(element: number): string {
+    return this.#ids?.[element] ?? idAt('event', this.of(element));
   }
 }
 

@@ -15,6 +15,7 @@ import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import type { Shape } from './json.ts';
 import type { RateLimitBatcher } from './rate-limit-batcher.ts';
+import type { SequenceBatcher } from './sequence-batcher.ts';
 import type { ShadowCounters } from './shadow-counters.ts';
 
 export type IngestRequest = {
@@ -51,7 +52,8 @@ export type Caller = {
 export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
-  rateLimits: Pick<RateLimitBatcher, 'ask'>;
+  rateLimits: Pick<RateLimitBatcher, 'ask' | 'releasePermits'>;
+  sequences: Pick<SequenceBatcher, 'ask' | 'settle'>;
   appender: Pick<Appender, 'appendFor' | 'takeBack'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;

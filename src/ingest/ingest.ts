@@ -5,6 +5,7 @@
 //   admit     is there room downstream?                                     503
 //   judge     every rule of every event, from memory
 //   reserve   permits of rate limits for all events of the tick, one round trip 503
+//   sequences what occurred before, where a sequence asks for it or the event is a step of one; one round trip 503
 //   decide    allowed, blocked or pending
 //   encode    the row that ClickHouse will be given, a summary, the answer
 //   aside     what shadows would have said (shadow-judging.ts), what events cost (event-cost.ts), of accounts that ask
@@ -19,6 +20,7 @@ import { TooLong } from '../policy/allowance.ts';
 import { agentInactive } from '../policy/decide.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
+import type { SequenceAnswers } from '../policy/sequences/sequence-answer.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import { Arrivals } from './arrival.ts';
@@ -26,7 +28,8 @@ import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import { costElement } from './event-cost.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
-import { type Decided, decideRuns, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
+import { type Decided, decideRuns, type Run, requestsOf, returnsOf, runsOf } from './resolve-quotas.ts';
+import { matchedSequences, sequencesAsked, toSettle } from './resolve-sequences.ts';
 import { ShadowJudging } from './shadow-judging.ts';
 
 // Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions
@@ -70,6 +73,10 @@ class Submission implements QuotaWaiter, AppendCaller {
   #judgements: (Judgement | null)[] = [];
   #runs: readonly Run[] = [];
   #judged: readonly (Decided | null)[] = [];
+  /** What is kept of the events' steps once they are recorded. */
+  #settling: { ids: readonly string[]; atMs: number } = NOTHING_TO_SETTLE;
+  /** Where an event needed its id before it was encoded. */
+  #arrivals: Arrivals | undefined;
   /** undefined: the account has no shadows, or none is judged. */
   #shadows: ShadowJudging | undefined;
   #answer: Answer | undefined;
@@ -197,16 +204,63 @@ class Submission implements QuotaWaiter, AppendCaller {
     }
     this.#runs = runsOf(this.#judgements);
     const requests = requestsOf(this.#runs);
-    if (requests.length === 0) this.#decided(decideRuns(this.#runs, NO_GRANTS));
+    if (requests.length === 0) this.#granted(NO_GRANTS);
     else this.#parts.rateLimits.ask(this.#request.account, this.#request.agentId, requests, this);
   }
 
   counted(grants: readonly QuotaGrant[]): void {
     try {
-      this.#decided(decideRuns(this.#runs, grants));
+      this.#granted(grants);
     } catch (error) {
       this.refused(error);
     }
+  }
+
+  #granted(grants: readonly QuotaGrant[]): void {
+    const judged = decideRuns(this.#runs, grants);
+    if (this.#rules.hasSequences && this.#judgements.some(isOfSequences)) this.#askSequences(judged, grants);
+    else this.#decided(judged);
+  }
+
+  #askSequences(judged: readonly (Decided | null)[], grants: readonly QuotaGrant[]): void {
+    const arrivals = Arrivals.of(this.#parts.clock, judged, this.#readAt);
+    const asked = sequencesAsked(this.#judgements, judged, arrivals);
+    if (asked === undefined) {
+      this.#decided(judged);
+      return;
+    }
+    this.#arrivals = arrivals;
+    const submission = asked.events[0]!.id;
+    this.#parts.sequences.ask(
+      this.#request.account,
+      { events: asked.events, submission },
+      {
+        sequencesCounted: ({ answers, atMs }) => {
+          try {
+            const decided = this.#withSequences(judged, grants, matchedSequences(asked, answers));
+            this.#settling = { ids: toSettle(asked, decided), atMs };
+            this.#decided(decided);
+          } catch (error) {
+            this.refused(error);
+          }
+        },
+        refused: (error) => this.refused(error),
+      },
+    );
+  }
+
+  /** An event that a sequence blocks takes no permit. */
+  #withSequences(
+    before: readonly (Decided | null)[],
+    grants: readonly QuotaGrant[],
+    matched: ReadonlyMap<number, SequenceAnswers> | undefined,
+  ): readonly (Decided | null)[] {
+    if (matched === undefined) return before;
+    const judged = decideRuns(this.#runs, grants, matched);
+    const isReturned = (i: number) => isPassed(before[i]) && !isPassed(judged[i]);
+    const { account, agentId } = this.#request;
+    this.#parts.rateLimits.releasePermits(account, agentId, returnsOf(this.#runs, grants, isReturned));
+    return judged;
   }
 
   #decided(judged: readonly (Decided | null)[]): void {
@@ -227,7 +281,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     // The caller may have left while counters were asked.
     if (this.#caller.isGone) throw callerLeft();
     this.#judged = judged;
-    const arrivals = Arrivals.of(this.#parts.clock, judged, this.#readAt);
+    const arrivals = this.#arrivals ?? Arrivals.of(this.#parts.clock, judged, this.#readAt);
     const encoded = this.#withAside(this.#body!.encode(this.#agent, judged, arrivals), judged);
     this.#answer = encoded.answer;
     if (this.#token !== undefined) {
@@ -267,6 +321,12 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   appended(): void {
+    const { ids, atMs } = this.#settling;
+    if (ids.length === 0) this.#recorded();
+    else void this.#parts.sequences.settle(this.#request.account, ids, atMs).then(() => this.#recorded());
+  }
+
+  #recorded(): void {
     try {
       this.#release();
       this.#count();
@@ -333,6 +393,15 @@ class Submission implements QuotaWaiter, AppendCaller {
 }
 
 const NO_GRANTS: readonly QuotaGrant[] = [];
+const NOTHING_TO_SETTLE = Object.freeze({ ids: Object.freeze([]), atMs: 0 });
+
+function isOfSequences(judgement: Judgement | null): boolean {
+  return judgement !== null && judgement.sequences !== null;
+}
+
+function isPassed(judged: Decided | null | undefined): boolean {
+  return judged !== null && judged !== undefined && judged.decision.outcome !== 'blocked';
+}
 
 /** The judgement of an agent that is switched off: no counter is asked. */
 function blockedWhole(judgement: Judgement | null): Decided | null {

@@ -2,7 +2,6 @@
 // it). submission.ts checks the elements, encode.ts writes rows and summaries, submission-reply.ts renders the answer.
 // Invariant: an element that is refused has its error in its place in the answer, and leaves nothing in the stream.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { idAt } from '../common/ids.ts';
 import type { Stepped } from '../common/steps.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
@@ -62,7 +61,7 @@ class JsonBody implements DecodedBody {
       if (isRejected(element)) return element;
       const { decision } = judged[i]!;
       const receivedAt = arrivals.msOf(i);
-      const id = idAt('event', arrivals.of(i)); // recovery searches for an id at its own time
+      const id = arrivals.idOf(i); // recovery searches for an id at its own time
       events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
       return verdictOf(decision, { id, occurredAt: element.occurredAt, receivedAt });
     });

@@ -9,12 +9,13 @@ import type { Moment } from '../common/steady-clock.ts';
 import type { SentSpans, SpanCounts } from '../otlp/span-groups.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { Before } from '../policy/observed.ts';
+import type { SequencesCounted, ToCount } from '../policy/quotas/sequence-store.ts';
 import type { PreviewTrial } from '../policy/replay/preview.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import type { MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
-import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
+import type { QuotaGrant, QuotaRequest, QuotaReturn } from './rate-limit-batcher.ts';
 
 export type ThreadData = { prefix: string; partitions: number; eventBytesMax: number };
 
@@ -71,6 +72,9 @@ export type SentEntry = { version: number; summaries: Uint8Array; rows: Uint8Arr
 /** What the thread has done for it, since it has no Redis. */
 export type Calls = {
   ask: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly QuotaGrant[] };
+  releasePermits: { args: { agent: string; returns: QuotaReturn[] }; answer: undefined };
+  askSequences: { args: { asked: ToCount }; answer: SequencesCounted };
+  settleSequences: { args: { ids: readonly string[]; atMs: number }; answer: undefined };
   /** null: unknown. */
   askShadows: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly (QuotaGrant | null)[] };
   append: { args: Dated & { agent: string; events: number; entry: SentEntry }; answer: undefined };

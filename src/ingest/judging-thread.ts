@@ -268,13 +268,7 @@ type JudgingContext = { agent: AgentRecord; account: string; rules: RuleSet; sum
 function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): IngestParts {
   return {
     cache: { agent: () => ({ record: agent, account }), rules: () => rules },
-    rateLimits: {
-      ask: (_account, agentId, requests, waiter) =>
-        void call(id, 'ask', { agent: agentId, requests: requests.map(sentAsk) }).then(
-          (counts) => waiter.counted(counts),
-          (error) => waiter.refused(error),
-        ),
-    },
+    ...countersOf(id),
     appender: {
       takeBack: () => false,
       appendFor: ({ agent: of, summaries, rows, events }, waiter) =>
@@ -321,10 +315,39 @@ function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): I
   };
 }
 
+/** What the front asks Redis for: permits, and what occurred. */
+function countersOf(id: number): Pick<IngestParts, 'rateLimits' | 'sequences'> {
+  return {
+    rateLimits: {
+      ask: (_account, agentId, requests, waiter) =>
+        void call(id, 'ask', { agent: agentId, requests: requests.map(sentAsk) }).then(
+          (counts) => waiter.counted(counts),
+          (error) => waiter.refused(error),
+        ),
+      releasePermits: (_account, agentId, returns) => {
+        const sent = returns.map((one) => ({ ...one, check: sentCheck(one.check) }));
+        call(id, 'releasePermits', { agent: agentId, returns: sent }).catch(() => undefined);
+      },
+    },
+    sequences: {
+      ask: (_account, asked, waiter) =>
+        void call(id, 'askSequences', { asked }).then(
+          (counted) => waiter.sequencesCounted(counted),
+          (error) => waiter.refused(error),
+        ),
+      settle: (_account, ids, atMs) => call(id, 'settleSequences', { ids, atMs }).catch(() => undefined),
+    },
+  };
+}
+
 /** Without the rule, which cannot be sent. */
 function sentAsk({ check, permits, run }: QuotaRequest): QuotaRequest {
+  return { permits, run, check: sentCheck(check) };
+}
+
+function sentCheck(check: QuotaRequest['check']): QuotaRequest['check'] {
   const { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver } = check;
-  return { permits, run, check: { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver } };
+  return { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver };
 }
 
 /** Each in memory of its own: a part of a larger one would be sent with all of it. */

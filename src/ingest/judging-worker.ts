@@ -68,7 +68,7 @@ const HEAP_MB = 1_024;
 /** What is done for the thread, and called with what it accepted. */
 export type JudgingParts = Pick<
   IngestParts,
-  'rateLimits' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
+  'rateLimits' | 'sequences' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
 > & {
   shadow: Pick<ShadowParts, 'counters' | 'onJudged'>;
   appender: Pick<Appender, 'appendPacked'>;
@@ -345,7 +345,7 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** Does for the thread what it asks for. */
   async #perform(message: CallMessage, work: Work): Promise<unknown> {
-    const { rateLimits, appender, once, shadow } = this.#parts;
+    const { rateLimits, sequences, appender, once, shadow } = this.#parts;
     const { account } = work;
     switch (message.name) {
       case 'askShadows': {
@@ -360,6 +360,14 @@ export class JudgingWorker implements Part, PolicyWork {
           rateLimits.ask(account, agent, requests, { counted, refused });
         });
       }
+      case 'releasePermits':
+        return rateLimits.releasePermits(account, message.args.agent, message.args.returns);
+      case 'askSequences':
+        return new Promise((sequencesCounted, refused) => {
+          sequences.ask(account, message.args.asked, { sequencesCounted, refused });
+        });
+      case 'settleSequences':
+        return sequences.settle(account, message.args.ids, message.args.atMs);
       case 'append': {
         const { lastMoment, entry, ...append } = message.args;
         work.isAppending = true;

@@ -4,7 +4,6 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { exactJson, parseExact } from '../common/exact-json.ts';
-import { idAt } from '../common/ids.ts';
 import { type Steps, steps } from '../common/steps.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, ShadowJudgement } from '../policy/judgement.ts';
@@ -60,6 +59,8 @@ class ObservedBody implements DecodedBody {
       const { redacted } = yield* steps(rules.judging(new View(this.#submissions[index]!, agent)));
       judgement = { ...judgement, redacted };
     }
+    // It has occurred already.
+    if (this.#isDecided(index, judgement.redacted)) judgement = { ...judgement, sequences: null };
     const call = this.#asked(index, agent, judgement);
     return call === undefined ? judgement : without(yield* steps(rules.judging(call)), judgement);
   }
@@ -94,7 +95,7 @@ class ObservedBody implements DecodedBody {
   encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {
     const { account, requestId } = this.#request;
     const events = this.#submissions.map((submission, i) => ({
-      ...{ account, agent, submission, requestId, id: idAt('event', arrivals.of(i)), receivedAt: arrivals.msOf(i) },
+      ...{ account, agent, submission, requestId, id: arrivals.idOf(i), receivedAt: arrivals.msOf(i) },
       decision: this.#decided(i, judged[i]!.decision),
     }));
     return { ...encodeEvents(events), events: events.length, answer: NOTHING, outcome: String(events.length) };
@@ -130,7 +131,7 @@ function isRedactedCall(call: JsonObject | undefined, redacted: Decision['redact
 /** What matches beyond what matched already. */
 function without(before: Judgement, judgement: Judgement): Judgement {
   const matched = new Set(before.found.map(({ entry }) => entry));
-  return { ...judgement, found: judgement.found.filter(({ entry }) => !matched.has(entry)) };
+  return { ...judgement, sequences: null, found: judgement.found.filter(({ entry }) => !matched.has(entry)) };
 }
 
 function uncounted(judgement: ShadowJudgement): ShadowJudgement {

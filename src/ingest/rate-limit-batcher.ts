@@ -19,9 +19,11 @@ type CounterRef = Omit<RateCheck, 'rule'>;
 export type QuotaRequest = { check: CounterRef; permits: number; run: number };
 /**
  * How many of the permits are within the threshold, in order; `atMs`: when they were counted (epoch ms, Redis's clock);
- * `freeInMs`: until the next permit is free, where not all were granted.
+ * `freeInMs`: until the next permit is free, where not all were granted. `bucket`: where they are counted.
  */
-export type QuotaGrant = { granted: number; atMs: number; freeInMs: number };
+export type QuotaGrant = { granted: number; atMs: number; freeInMs: number; bucket: number };
+/** Permits that were granted, and are not used. */
+export type QuotaReturn = { check: CounterRef; permits: number; bucket: number };
 
 /** One of the two is called, once, possibly before `ask` returns. Neither may throw: other waiters come after it. */
 export type QuotaWaiter = {
@@ -30,13 +32,11 @@ export type QuotaWaiter = {
   refused(error: ServiceError): void;
 };
 
-/** `bucket`: where the permits are counted. */
-type Answer = QuotaGrant & { bucket: number };
-type Waiting = { answers: Answer[]; index: number; permits: number };
+type Waiting = { answers: QuotaGrant[]; index: number; permits: number };
 type PendingCheck = {
   requests: readonly QuotaRequest[];
   counters: readonly Counter[];
-  answers: Answer[];
+  answers: QuotaGrant[];
   waiter: QuotaWaiter;
 };
 /** A counter in one call. */
@@ -94,7 +94,7 @@ export class RateLimitBatcher {
       waiter.counted(leased);
       return;
     }
-    const answers = new Array<Answer>(requests.length);
+    const answers = new Array<QuotaGrant>(requests.length);
     for (const [index, counter] of counters.entries()) {
       const { permits } = requests[index]!;
       counter.permits += permits;
@@ -102,6 +102,16 @@ export class RateLimitBatcher {
       this.#makeDue(counter);
     }
     this.#asked.push({ requests, counters, answers, waiter });
+  }
+
+  /** What is lost on the way stays counted for one window. */
+  releasePermits(account: string, agent: string, returns: readonly QuotaReturn[]): void {
+    const checks = returns.map(({ check, permits, bucket }): CounterCheck => {
+      const { threshold, windowMs } = check;
+      const lease = { lease: 0, returned: permits, returnedBucket: bucket };
+      return { key: this.#keyOf(account, agent, check), threshold, windowMs, countsWhenOver: false, count: 0, lease };
+    });
+    if (checks.length > 0) this.#counters.take(checks).catch(() => undefined);
   }
 
   /** Returns the leased permits; resolves when Redis has answered, or has failed to. */
@@ -203,7 +213,7 @@ function takeLeased(counters: readonly Counter[], requests: readonly QuotaReques
       for (let before = 0; before < i; before++) counters[before]!.lease.undo(requests[before]!.permits);
       return undefined;
     }
-    counts.push({ granted: permits, atMs: lease.timeAt(nowMs), freeInMs: 0 });
+    counts.push({ granted: permits, atMs: lease.timeAt(nowMs), freeInMs: 0, bucket: lease.bucket });
   }
   return counts;
 }

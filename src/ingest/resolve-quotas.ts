@@ -8,7 +8,8 @@ import { mintId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { checksOf, decide } from '../policy/decide.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';
-import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
+import type { SequenceAnswers } from '../policy/sequences/sequence-answer.ts';
+import type { QuotaGrant, QuotaRequest, QuotaReturn } from './rate-limit-batcher.ts';
 
 /** `countedAt`: epoch ms, where rate limits counted the event. */
 export type Decided = { decision: Decision; countedAt: number | undefined };
@@ -24,16 +25,41 @@ export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
   return requests;
 }
 
-/** `counts`: the answers to `requestsOf(runs)`. */
-export function decideRuns(runs: readonly Run[], counts: readonly QuotaGrant[]): (Decided | null)[] {
+/** `counts`: the answers to `requestsOf(runs)`. `sequences`: of each element of which any matches. */
+export function decideRuns(
+  runs: readonly Run[],
+  counts: readonly QuotaGrant[],
+  sequences?: ReadonlyMap<number, SequenceAnswers>,
+): (Decided | null)[] {
   const judged: (Decided | null)[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
     const own = judgement === null ? 0 : checksOf(judgement).length;
-    decideRun(judged, judgement, events, own === counts.length ? counts : counts.slice(at, at + own));
+    const ofRun = own === counts.length ? counts : counts.slice(at, at + own);
+    decideRun(judged, { judgement, events }, ofRun, sequences);
     at += own;
   }
   return judged;
+}
+
+/** Permits of events that are blocked by something else than limits, all of which let them pass. */
+export function returnsOf(
+  runs: readonly Run[],
+  counts: readonly QuotaGrant[],
+  isReturned: (element: number) => boolean,
+): QuotaReturn[] {
+  const returns: QuotaReturn[] = [];
+  let element = 0;
+  let at = 0;
+  for (const { judgement, events } of runs) {
+    let permits = 0;
+    for (const end = element + events; element < end; element++) if (isReturned(element)) permits++;
+    for (const check of judgement === null ? [] : checksOf(judgement)) {
+      if (permits > 0) returns.push({ check, permits, bucket: counts[at]!.bucket });
+      at++;
+    }
+  }
+  return returns;
 }
 
 export function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
@@ -51,9 +77,9 @@ export function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
 
 function decideRun(
   judged: (Decided | null)[],
-  judgement: Judgement | null,
-  events: number,
+  { judgement, events }: Run,
   counts: readonly QuotaGrant[],
+  sequences: ReadonlyMap<number, SequenceAnswers> | undefined,
 ): void {
   let countedAt: number | undefined;
   let granted = events;
@@ -64,12 +90,13 @@ function decideRun(
   let shared: Decided | undefined;
   for (let i = 0; i < events; i++) {
     if (judgement === null) judged.push(null);
-    else if (i < granted && judgement.found.length === 0) {
+    else if (i < granted && judgement.found.length === 0 && judgement.sequences === null) {
       shared ??= { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt };
       judged.push(shared);
     } else {
       const retryAfter = counts.map(({ granted, freeInMs }) => (i < granted ? 0 : secondsOf(freeInMs)));
-      judged.push({ decision: decide(judgement, retryAfter, mintApprovalId), countedAt });
+      const decision = decide(judgement, retryAfter, mintApprovalId, sequences?.get(judged.length));
+      judged.push({ decision, countedAt });
     }
   }
 }

@@ -10,8 +10,6 @@ import type { JsonObject } from '../../schemas/common.ts';
 import { parseExactTime } from '../../schemas/time.ts';
 import { BufferPool } from '../common/buffer-pool.ts';
 import { parseExact } from '../common/exact-json.ts';
-import { idAt } from '../common/ids.ts';
-import type { Moment } from '../common/steady-clock.ts';
 import type { Stepped } from '../common/steps.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, type RuleSet } from '../policy/engine.ts';
@@ -116,9 +114,12 @@ class WasmBody implements DecodedBody {
       const { decision } = judged[i]!;
       const receivedAt = arrivals.msOf(i);
       const at = occurredAt[i]!;
-      if (decision === ALLOWED && isSimple(scanned, i) && fitsDigits(at) && fitsDigits(receivedAt))
-        instance.allow(i, at, receivedAt, arrivals.slotOf(i));
-      else instance.insert(made(request, agent, submissionOf(scanned, i, at), { decision, arrival: arrivals.of(i) }));
+      const isPlain = decision === ALLOWED && isSimple(scanned, i) && !arrivals.isFixed(i);
+      if (isPlain && fitsDigits(at) && fitsDigits(receivedAt)) instance.allow(i, at, receivedAt, arrivals.slotOf(i));
+      else
+        instance.insert(
+          made(request, agent, submissionOf(scanned, i, at), { decision, id: arrivals.idOf(i), receivedAt }),
+        );
     }
     const { rows, summaries, reply, release } = instance.finish();
     return { rows, summaries: [summaries], events, answer: { body: reply, release }, outcome: undefined };
@@ -145,10 +146,8 @@ function made(
   { account, requestId, agentId }: IngestRequest,
   agent: AgentRecord,
   submission: ParsedSubmission,
-  { decision, arrival }: { decision: Decision; arrival: Moment },
+  { decision, id, receivedAt }: { decision: Decision; id: string; receivedAt: number },
 ): { row: Buffer; summary: string; reply: string } {
-  const id = idAt('event', arrival);
-  const receivedAt = arrival.ms;
   const { rows, summaries } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
   const verdict = verdictOf(decision, { id, occurredAt: submission.occurredAt, receivedAt });
   return { row: rows, summary: summaries[0]!, reply: renderEvent(agentId, submission, verdict) };

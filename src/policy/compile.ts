@@ -21,11 +21,14 @@ import { type DataFilterTerms, dataFilter } from './kinds/data-filter.ts';
 import type { PolicyConditions, PolicyKind } from './kinds/policy-kind.ts';
 import { type RateLimitTerms, rateLimit } from './kinds/rate-limit.ts';
 import { type RequireApprovalTerms, requireApproval } from './kinds/require-approval.ts';
+import { type SequenceTerms, STEPS_MAX, sequence } from './kinds/sequence.ts';
 import { below, Mistakes, type PolicyReading } from './policy-error.ts';
 import { PatternAllowance } from './text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from './text-search/program.ts';
 
-type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms;
+export type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms | SequenceTerms;
+/** `sequence` is judged, and no account can have one yet: its type is in no closed set. */
+type RuleType = PolicyType | 'sequence';
 
 /** A policy in its compiled form. */
 export type Rule = {
@@ -34,16 +37,30 @@ export type Rule = {
   expression: Expression | null;
   schema: PayloadSchema | null;
   terms: Terms;
+  /** Of a sequence; of other types none. */
+  steps: readonly SequenceStep[];
+};
+
+/** What may have occurred before. `place`: in `after`, from 1; 0: it is `unless`. */
+export type SequenceStep = Pick<Rule, 'conditions' | 'expression' | 'schema' | 'terms'> & {
+  place: number;
+  /** A blocked event is one, too. */
+  isOfAnyOutcome: boolean;
 };
 
 const AT = '/conditions';
 const RESERVED_IN_ALL = ['expression', 'payload_schema'];
-const KINDS: { [T in PolicyType]: PolicyKind<Extract<Terms, { type: T }>> } = {
+const KINDS: { [T in RuleType]: PolicyKind<Extract<Terms, { type: T }>> } = {
   block_action: blockAction,
   require_approval: requireApproval,
   rate_limit: rateLimit,
   data_filter: dataFilter,
+  sequence,
 };
+/** Words of these types are no bare names in policies of others. Those of `sequence` came when such were in use. */
+const OWNERS: readonly RuleType[] = ['block_action', 'require_approval', 'rate_limit', 'data_filter'];
+/** A step with one of them is what a data filter with them finds. */
+const FILTER_KEYS = ['patterns', 'detectors', 'regions', 'fields'];
 
 /** Throws PolicyError: a stored policy that does not compile any more was made by another version. */
 export function compileRule(policy: Policy, compiled?: ReadonlyMap<string, Pattern>): Rule {
@@ -54,17 +71,32 @@ export function compileRule(policy: Policy, compiled?: ReadonlyMap<string, Patte
  * Checks a policy that is to be created, also for conditions that could never hold. Throws PolicyError with every
  * mistake.
  */
-export function checkParts(type: PolicyType, conditions: unknown): void {
+export function checkParts(type: RuleType, conditions: unknown): void {
   const mistakes = new Mistakes();
-  const { conditions: fields } = readParts(type, conditions, mistakes);
-  const reserved = [...RESERVED_IN_ALL, ...kindOf(type).reserved];
-  findWhatNeverHolds(conditions as PolicyConditions, { reserved, fields, at: AT }, mistakes);
+  const { conditions: fields, steps } = readParts(type, conditions, mistakes);
+  const given = conditions as PolicyConditions;
+  findIn(type, given, { fields, at: AT }, mistakes);
+  for (const { place, terms, conditions: ofStep } of steps) {
+    const at = stepAt(place);
+    const step = place === 0 ? given['unless'] : (given['after'] as unknown[])[place - 1];
+    const { outcome: _, ...own } = step as PolicyConditions;
+    findIn(terms.type, own, { fields: ofStep, at }, mistakes);
+  }
   mistakes.throwIfAny();
+}
+
+function findIn(
+  type: RuleType,
+  given: PolicyConditions,
+  of: { fields: readonly FieldCondition[]; at: string },
+  mistakes: Mistakes,
+): void {
+  findWhatNeverHolds(given, { reserved: [...RESERVED_IN_ALL, ...kindOf(type).reserved], ...of }, mistakes);
 }
 
 /** Throws PolicyError with every mistake. */
 function compileParts(
-  type: PolicyType,
+  type: RuleType,
   conditions: unknown,
   compiled?: ReadonlyMap<string, Pattern>,
 ): Omit<Rule, 'policy'> {
@@ -74,43 +106,80 @@ function compileParts(
   return { ...parts, terms: parts.terms! };
 }
 
-type Parts = Omit<Rule, 'policy' | 'terms'> & { terms: Terms | undefined };
+type Parts = Omit<Rule, 'policy' | 'terms' | 'steps'> & { terms: Terms | undefined };
 
 /** Throws PolicyError where the conditions cannot be inspected, one by one. */
 function readParts(
-  type: PolicyType,
+  type: RuleType,
   conditions: unknown,
   mistakes: Mistakes,
   compiled?: ReadonlyMap<string, Pattern>,
-): Parts {
+): Parts & Pick<Rule, 'steps'> {
   if (!isConditions(conditions)) mistakes.add(AT, 'must be an object');
   else if (Buffer.byteLength(exactJson(conditions)) > CONDITIONS_BYTES_MAX)
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
   mistakes.throwIfAny();
   const given = conditions as PolicyConditions;
-  return readEach(type, given, { mistakes, patterns: new PatternAllowance(compiled) });
+  const reading = { mistakes, patterns: new PatternAllowance(compiled) };
+  const parts = readEach(type, given, AT, reading);
+  return { ...parts, steps: type === 'sequence' ? readSteps(given, reading) : NO_STEPS };
 }
 
-function readEach(type: PolicyType, given: PolicyConditions, reading: PolicyReading): Parts {
-  const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], type, reading));
-  const expression = compileExpression(given['expression'], reading);
+function readEach(type: RuleType, given: PolicyConditions, at: string, reading: PolicyReading): Parts {
+  const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], { type, at }, reading));
+  const expression = compileExpression(given['expression'], at, reading);
   const schema =
     given['payload_schema'] === undefined
       ? null
-      : checkSchema(given['payload_schema'], below(AT, 'payload_schema'), reading);
-  const terms = kindOf(type).compile(given, AT, reading);
+      : checkSchema(given['payload_schema'], below(at, 'payload_schema'), reading);
+  const terms = kindOf(type).compile(given, at, reading);
   return { conditions: fields, expression, schema: schema ?? null, terms };
 }
 
-function kindOf(type: PolicyType): PolicyKind<Terms> {
+const NO_STEPS: readonly SequenceStep[] = [];
+
+function readSteps({ after, unless }: PolicyConditions, reading: PolicyReading): SequenceStep[] {
+  const isList = Array.isArray(after) && after.length > 0 && after.length <= STEPS_MAX;
+  if (after !== undefined && !isList)
+    reading.mistakes.add(below(AT, 'after'), `must be an array of 1 to ${STEPS_MAX} objects of conditions`);
+  const steps = isList ? after.flatMap((step, i) => readStep(step, i + 1, reading)) : [];
+  return unless === undefined ? steps : [...steps, ...readStep(unless, 0, reading)];
+}
+
+function readStep(given: unknown, place: number, reading: PolicyReading): SequenceStep[] {
+  const { mistakes } = reading;
+  const at = stepAt(place);
+  if (!isConditions(given)) {
+    mistakes.add(at, 'must be an object of conditions');
+    return [];
+  }
+  const { outcome, ...conditions } = given;
+  if (outcome !== undefined && outcome !== 'any')
+    mistakes.add(below(at, 'outcome'), 'must be "any"; to match a field of the payload write payload.outcome');
+  else if (outcome !== undefined && place === 0)
+    mistakes.add(below(at, 'outcome'), 'is for steps of `after`: what was blocked has not been done');
+  if (conditions['redact'] !== undefined)
+    mistakes.add(below(at, 'redact'), 'is for data_filter: a step changes nothing of the event');
+  const type = FILTER_KEYS.some((key) => conditions[key] !== undefined) ? 'data_filter' : 'block_action';
+  const { terms, ...parts } = readEach(type, conditions, at, reading);
+  return terms === undefined ? [] : [{ ...parts, terms, place, isOfAnyOutcome: outcome === 'any' }];
+}
+
+function stepAt(place: number): string {
+  return place === 0 ? below(AT, 'unless') : below(below(AT, 'after'), place - 1);
+}
+
+function kindOf(type: RuleType): PolicyKind<Terms> {
   return Object.hasOwn(KINDS, type) ? KINDS[type] : unreachable(type as never);
 }
 
-function compileField(key: string, value: unknown, type: PolicyType, reading: PolicyReading): FieldCondition[] {
+type Place = { type: RuleType; at: string };
+
+function compileField(key: string, value: unknown, of: Place, reading: PolicyReading): FieldCondition[] {
   const { mistakes } = reading;
-  if (RESERVED_IN_ALL.includes(key) || KINDS[type].reserved.includes(key)) return [];
-  const at = below(AT, key);
-  const owner = (Object.keys(KINDS) as PolicyType[]).find((other) => KINDS[other].reserved.includes(key));
+  if (RESERVED_IN_ALL.includes(key) || KINDS[of.type].reserved.includes(key)) return [];
+  const at = below(of.at, key);
+  const owner = OWNERS.find((other) => KINDS[other].reserved.includes(key));
   if (owner !== undefined) {
     mistakes.add(at, `belongs to ${owner}; to match a field of the payload write payload.${key}`);
     return [];
@@ -124,13 +193,13 @@ function compileField(key: string, value: unknown, type: PolicyType, reading: Po
   return condition === undefined ? [] : [condition];
 }
 
-function compileExpression(source: unknown, { mistakes, patterns }: PolicyReading): Expression | null {
+function compileExpression(source: unknown, at: string, { mistakes, patterns }: PolicyReading): Expression | null {
   if (source === undefined) return null;
   try {
     return new Expression(source, patterns);
   } catch (error) {
     if (!(error instanceof ExpressionError || error instanceof PatternError)) throw error;
-    mistakes.add(below(AT, 'expression'), error.message);
+    mistakes.add(below(at, 'expression'), error.message);
     return null;
   }
 }

@@ -8,6 +8,8 @@ import { conditionsHeld } from './explain.ts';
 import type { Decision, Detail, IndexedRule, Judgement, RateCheck, RuleMatch } from './judgement.ts';
 import { perText, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
+import type { SequenceAnswers } from './sequences/sequence-answer.ts';
+import { sequenceMatches } from './sequences/sequence-detail.ts';
 
 const NO_CHECKS: readonly RateCheck[] = [];
 
@@ -32,11 +34,20 @@ export function checksOf({ rateChecks, found }: Judgement): readonly RateCheck[]
   return found.some(({ entry }) => entry.outcome === 'blocked') ? NO_CHECKS : rateChecks;
 }
 
-/** `retryAfter[i]`: seconds until `checksOf(judgement)[i]` has room again; 0 or left out: it is not over. */
-export function decide(judgement: Judgement, retryAfter: readonly number[], mintApprovalId: () => string): Decision {
+/**
+ * `retryAfter[i]`: seconds until `checksOf(judgement)[i]` has room again; 0 or left out: it is not over. `sequences`:
+ * what the memory of sequences answered, where any matches.
+ */
+export function decide(
+  judgement: Judgement,
+  retryAfter: readonly number[],
+  mintApprovalId: () => string,
+  sequences?: SequenceAnswers,
+): Decision {
   const checks = checksOf(judgement);
   const isOver = checks.some((_, i) => retryAfter[i]);
-  const found = isOver ? withLimits(judgement, retryAfter) : judgement.found;
+  const limited = isOver ? withLimits(judgement, retryAfter) : judgement.found;
+  const found = sequences === undefined ? limited : withSequences(judgement, limited, sequences);
   const { redacted } = judgement;
   if (found.length === 0) return redacted === null ? ALLOWED : { ...ALLOWED, redacted };
   const deciding =
@@ -71,10 +82,18 @@ function descriptionOf({ rule: { policy } }: IndexedRule): { description?: strin
   return policy.description ? { description: policy.description } : {};
 }
 
+function withSequences(
+  { sequences }: Judgement,
+  found: readonly RuleMatch[],
+  answers: SequenceAnswers,
+): readonly RuleMatch[] {
+  return sequences === null ? found : [...found, ...sequenceMatches(sequences, answers)].sort(byOrder);
+}
+
 /** The matches with those of the limits that are over, in the order of the policies. */
-function withLimits({ rateChecks, found }: Judgement, retryAfter: readonly number[]): readonly RuleMatch[] {
+function withLimits({ rateChecks, found, sequences }: Judgement, retryAfter: readonly number[]): readonly RuleMatch[] {
   const all = [...found];
-  const isSecret = found.some(isFilter);
+  const isSecret = found.some(isFilter) || sequences?.isSecret === true;
   rateChecks.forEach((check, i) => {
     const seconds = retryAfter[i] ?? 0;
     if (seconds === 0) return;

@@ -27,6 +27,7 @@ import type {
   Judgement,
   RateCheck,
   RuleMatch,
+  SequencePart,
   Shadows,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
@@ -34,7 +35,17 @@ import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit
 import { lookAt, NOTHING, Places } from './look.ts';
 import { type RedactedCopy, redact } from './redaction/redact-payload.ts';
 import type { Redaction } from './redaction/redaction.ts';
-import { entryOf, type Plan, planOf, redactionOf, rulesOfTool, shareScanner, toolOf, weightOf } from './rule-index.ts';
+import {
+  entriesOf,
+  type Plan,
+  planOf,
+  redactionOf,
+  rulesOfTool,
+  shareScanner,
+  toolOf,
+  weightOf,
+} from './rule-index.ts';
+import { type Noted, sequencePart } from './sequences/sequence-part.ts';
 import { Sought } from './sought.ts';
 import { FOUND } from './text-search/scanner.ts';
 import type { TextView } from './text-view.ts';
@@ -122,6 +133,7 @@ export class RuleSet {
   shadows: Shadows | undefined;
   /** What tokens cost the account. Set as `shadows` is. */
   prices: PriceList | undefined;
+  /** Behind those of the policies the steps of sequences. */
   readonly #entries: IndexedRule[];
   readonly #onRuleError: (policyId: string, error: unknown) => void;
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
@@ -159,6 +171,8 @@ export class RuleSet {
   #found: { entry: IndexedRule; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
   #redactions: Redaction[] = [];
+  /** Steps, and sequences whose own conditions are met. */
+  #sequences: Noted[] = [];
   /** Rules of which a condition counts as met for what it cannot judge, and why. */
   readonly #unjudged = new Map<IndexedRule, Unjudged>();
   readonly #live: IndexedRule[] = [];
@@ -173,9 +187,8 @@ export class RuleSet {
     this.traceKey = options.traceKey;
     this.#onRuleError = options.onRuleError ?? (() => undefined);
     this.sought = new Sought(options.sought);
-    this.#entries = sorted.map((policy, order) =>
-      entryOf(options.compiled?.get(policy.id) ?? compileRule(policy), order, this.sought),
-    );
+    const rules = sorted.map((policy) => options.compiled?.get(policy.id) ?? compileRule(policy));
+    this.#entries = entriesOf(rules, this.sought);
     this.#places = new Places(this.sought, this.#entries);
     this.#byText = { places: this.#places, checkOf: (entry, event) => this.#checkOf(entry, event) };
     this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
@@ -186,18 +199,22 @@ export class RuleSet {
     this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
   }
 
+  get hasSequences(): boolean {
+    return this.#entries.length > this.size;
+  }
+
   /** In the order of their ids. */
   get policies(): Policy[] {
-    return this.#entries.map(({ rule }) => rule.policy);
+    return this.entries.map(({ rule }) => rule.policy);
   }
 
   /** In the order of their ids, each at its `order`. */
   get entries(): readonly IndexedRule[] {
-    return this.#entries;
+    return this.#entries.slice(0, this.size);
   }
 
   get rules(): ReadonlyMap<string, Rule> {
-    return new Map(this.#entries.map(({ rule }) => [rule.policy.id, rule]));
+    return new Map(this.entries.map(({ rule }) => [rule.policy.id, rule]));
   }
 
   /**
@@ -259,16 +276,32 @@ export class RuleSet {
     if (this.#found.length > 0) this.#found = [];
     if (this.#checks.length > 0) this.#checks = [];
     if (this.#redactions.length > 0) this.#redactions = [];
+    if (this.#sequences.length > 0) this.#sequences = [];
     if (this.#unjudged.size > 0) this.#unjudged.clear();
   }
 
   #judgement(event: EventView): Judgement {
-    if (this.#found.length === 0 && this.#checks.length === 0) return NOTHING;
+    if (this.#found.length === 0 && this.#checks.length === 0 && this.#sequences.length === 0) return NOTHING;
     return {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
+      sequences: this.#sequences.length === 0 ? null : this.#sequencePart(event),
       redacted: this.#redacted(event),
     };
+  }
+
+  #sequencePart(event: EventView): SequencePart {
+    return sequencePart(this.#sequences, event, {
+      key: this.traceKey ?? '',
+      isSecret: this.#isSecret(),
+      isTold: !this.#verdictsOnly,
+      reasonOf: (entry) => this.#reasonOfUnjudged(entry),
+      charge: (units) => this.#charge(units),
+    });
+  }
+
+  #isSecret(): boolean {
+    return this.#found.some(isFilter) || this.#sequences.some(isFilter);
   }
 
   #redacted(event: EventView): RedactedCopy | null {
@@ -291,7 +324,7 @@ export class RuleSet {
   /** Only what matched is explained. */
   #explained(event: EventView): RuleMatch[] {
     if (this.#verdictsOnly) return this.#found.map(({ entry }) => ({ entry, detail: NO_DETAIL }));
-    const isSecret = this.#found.some(isFilter);
+    const isSecret = this.#isSecret();
     let shown = 0;
     return this.#found.map(({ entry, detail }): RuleMatch => {
       this.#charge(MATCH_UNITS);
@@ -368,11 +401,14 @@ export class RuleSet {
     if (rule.terms.type === 'rate_limit')
       this.#checks.push({ ...this.#checkOf(entry, event), ...(detail && { unevaluated: detail }) });
     else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
-    else {
-      this.#found.push({ entry, detail: detail ?? null });
-      if (rule.terms.type === 'data_filter' && rule.terms.redact)
-        this.#redactions.push(redactionOf(rule.terms, this.traceKey));
-    }
+    else this.#note(entry, detail ?? null);
+  }
+
+  #note(entry: IndexedRule, detail: Detail | null): void {
+    const { terms } = entry.rule;
+    if (entry.step !== null || terms.type === 'sequence') this.#sequences.push({ entry, detail });
+    else this.#found.push({ entry, detail });
+    if (terms.type === 'data_filter' && terms.redact) this.#redactions.push(redactionOf(terms, this.traceKey));
   }
 
   #applies(rule: Rule, event: EventView): boolean {
@@ -487,8 +523,7 @@ export class RuleSet {
         ...(isFound ? {} : { reason: 'budget' }),
       };
     }
-    this.#found.push({ entry, detail });
-    if (terms.redact) this.#redactions.push(redactionOf(terms, this.traceKey));
+    this.#note(entry, detail);
   }
 }
 

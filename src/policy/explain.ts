@@ -84,6 +84,7 @@ export function conditionsUnmet(rule: Rule, event: EventView): ConditionUnmet[] 
     if (terms.patterns > 0) unmet.push({ condition: 'patterns' });
     if (terms.patterns < terms.needles.length) unmet.push({ condition: 'detectors' });
   }
+  if (unmet.length === 0 && terms.type === 'sequence') unmet.push({ condition: terms.steps > 0 ? 'after' : 'unless' });
   return unmet.slice(0, CONDITIONS_SHOWN_MAX);
 }
 

@@ -8,16 +8,19 @@ import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { Stepped, Turns } from '../common/steps.ts';
 import type { Allowance } from './allowance.ts';
-import type { Rule } from './compile.ts';
+import type { Rule, SequenceStep } from './compile.ts';
 import type { Filter } from './filter.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 import type { RedactedCopy } from './redaction/redact-payload.ts';
+import type { SequenceAsk, SequenceMark } from './sequences/sequence-answer.ts';
 import type { Sought } from './sought.ts';
 import type { Demand, Pivot, TextView } from './text-view.ts';
 
 /** A rule in its set. */
 export type IndexedRule = {
   rule: Rule;
+  /** What it is a step of, where it is no policy of its own. */
+  step: (Pick<SequenceStep, 'place' | 'isOfAnyOutcome'> & { of: IndexedRule }) | null;
   /** Place by creation, which is by id. */
   order: number;
   /** What a match of it makes of the event. */
@@ -76,9 +79,28 @@ export type Detail = PolicyMatch['detail'];
 
 export type RuleMatch = { entry: IndexedRule; detail: Detail };
 
+/** A sequence of which the event meets all that is asked of itself. */
+export type SequenceSink = {
+  ask: SequenceAsk;
+  entry: IndexedRule;
+  /** By which its own conditions are explained. */
+  event: EventView;
+  unevaluated: Detail | undefined;
+};
+export type SequencePart = {
+  sinks: readonly SequenceSink[];
+  marks: readonly SequenceMark[];
+  /** A step looks for secrets and found one. */
+  isSecret: boolean;
+  /** It is judged after the fact: nothing waits for an approval. */
+  isObserved?: true;
+};
+
 export type Judgement = {
   readonly rateChecks: readonly RateCheck[];
   readonly found: readonly RuleMatch[];
+  /** null: it is no step of any sequence, and meets the conditions of none. */
+  readonly sequences: SequencePart | null;
   /** What is stored in place of the event; null: the event as it was sent. */
   readonly redacted: RedactedCopy | null;
 };

@@ -11,6 +11,7 @@ import type { TextView } from './text-view.ts';
 export const NOTHING: Judgement = Object.freeze({
   rateChecks: Object.freeze([]),
   found: Object.freeze([]),
+  sequences: null,
   redacted: null,
 });
 
@@ -74,7 +75,7 @@ function countedBy({ limits, counted }: Plan, event: TextView, { places, checkOf
   let judgement = counted.get(key);
   if (judgement === undefined) {
     const rateChecks = limits.map((entry) => checkOf(entry, event));
-    judgement = { rateChecks, found: [], redacted: null };
+    judgement = { rateChecks, found: [], sequences: null, redacted: null };
     if (counted.size >= COUNTED_KNOWN_MAX) counted.clear();
     counted.set(key, judgement);
   }

@@ -8,7 +8,9 @@ import type { Decision, Judgement } from './judgement.ts';
 
 /** Without the counters, which are for what can still be refused. */
 export function withoutLimits(judgement: Judgement): Judgement {
-  return judgement.rateChecks.length === 0 ? judgement : { ...judgement, rateChecks: [] };
+  const { rateChecks, sequences } = judgement;
+  if (rateChecks.length === 0 && sequences === null) return judgement;
+  return { ...judgement, rateChecks: [], sequences: sequences && { ...sequences, isObserved: true } };
 }
 
 export function observed(decision: Decision): Decision {

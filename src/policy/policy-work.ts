@@ -6,14 +6,21 @@ import type { EvaluationResult } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
-import { agentInactive, decide } from './decide.ts';
-import { checkPolicy, judge, type PolicyInput, RuleSet } from './engine.ts';
+import { agentInactive } from './decide.ts';
+import { checkPolicy, type PolicyInput, RuleSet } from './engine.ts';
 import { conditionsUnmet } from './explain.ts';
-import type { EventView, Judgement } from './judgement.ts';
+import type { Decision, EventView } from './judgement.ts';
 import { PolicyError } from './policy-error.ts';
 import { type Previewed, type PreviewTrial, previewed } from './replay/preview.ts';
+import { JudgingInOrder } from './sequences/judged-in-order.ts';
 
-export type PolicyTrial = { policies: readonly Policy[]; event: EventView; isAgentOff: boolean };
+/** `before`: what occurred before the event, in its order. Left out: nothing. */
+export type PolicyTrial = {
+  policies: readonly Policy[];
+  event: EventView;
+  isAgentOff: boolean;
+  before?: readonly EventView[];
+};
 
 /**
  * `account`: in whose name, so that none waits for another's. Both reject with ServiceError unavailable where there is
@@ -44,27 +51,28 @@ export function mistakesOf(policy: PolicyInput): ErrorDetail[] {
   }
 }
 
-export function evaluated({ policies, event, isAgentOff }: PolicyTrial): PolicyEvaluated {
+export function evaluated({ policies, event, isAgentOff, before = [] }: PolicyTrial): PolicyEvaluated {
   const rules = new RuleSet(policies);
-  const judgement = judge(rules, event);
-  return { policy_result: resultOf(judgement, isAgentOff), judged: judgedBy(policies, { rules, judgement, event }) };
-}
-
-function resultOf(judgement: Judgement, isAgentOff: boolean): PolicyEvaluated['policy_result'] {
-  const { outcome, reason, policyId, matches } = isAgentOff
-    ? agentInactive(judgement)
-    : decide(judgement, [], () => '');
-  return { outcome, reason, policy_id: policyId, matches: [...matches] };
-}
-
-function judgedBy(
-  policies: readonly Policy[],
-  { rules, judgement, event }: { rules: RuleSet; judgement: Judgement; event: EventView },
-): PolicyEvaluated['judged'] {
+  const judging = new JudgingInOrder(rules);
+  for (const [i, one] of before.entries()) judging.next(one, `before/${i}`);
+  const { judgement, answers, decision } = judging.next(event, 'event');
+  const sinks = judgement.sequences?.sinks ?? [];
   const results = new Map<string, EvaluationResult>([
     ...judgement.rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
     ...judgement.found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
+    ...sinks.filter((_, i) => answers[i] != null).map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
   ]);
+  const result = isAgentOff ? agentInactive(judgement) : decision;
+  return { policy_result: resultOf(result), judged: judgedBy(policies, { rules, results, event }) };
+}
+
+function resultOf({ outcome, reason, policyId, matches }: Decision): PolicyEvaluated['policy_result'] {
+  return { outcome, reason, policy_id: policyId, matches: [...matches] };
+}
+
+type Judged = { rules: RuleSet; results: ReadonlyMap<string, EvaluationResult>; event: EventView };
+
+function judgedBy(policies: readonly Policy[], { rules, results, event }: Judged): PolicyEvaluated['judged'] {
   const compiled = rules.rules;
   return policies.map(({ id, name }) => {
     const result = results.get(id);

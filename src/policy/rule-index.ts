@@ -36,13 +36,13 @@ export type Plan = {
   counted: Map<unknown, Judgement>;
 };
 
-/** `sought`: takes what the rule's demands speak of. */
-export function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule {
+function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule {
   const indexed = new Set(rule.conditions.filter(isIndexed));
   const { id, revision, name, type, actions, severity, description } = rule.policy;
   const match = { policy_id: id, revision, name, type, actions, severity };
   return {
     rule,
+    step: null,
     order,
     outcome: outcomeOfMatch(type, actions),
     match,
@@ -52,6 +52,19 @@ export function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule 
     filter: null,
     ...demandsOf(rule, indexed, sought),
   };
+}
+
+/** In their order, and behind them the steps of sequences. `sought`: takes what their demands speak of. */
+export function entriesOf(rules: readonly Rule[], sought: Sought): IndexedRule[] {
+  const entries = rules.map((rule, order) => entryOf(rule, order, sought));
+  const steps = entries.flatMap((of) => of.rule.steps.map((step) => ({ of, step })));
+  return [
+    ...entries,
+    ...steps.map(({ of, step: { place, isOfAnyOutcome, ...parts } }, i) => {
+      const rule: Rule = { policy: of.rule.policy, steps: [], ...parts };
+      return { ...entryOf(rule, entries.length + i, sought), step: { of, place, isOfAnyOutcome } };
+    }),
+  ];
 }
 
 /** What a match of a policy makes of an event. */

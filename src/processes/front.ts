@@ -34,6 +34,7 @@ import type { IngestParts, ShadowParts } from '../ingest/ingest-parts.ts';
 import { JsonCodec } from '../ingest/json-codec.ts';
 import { type JudgingParts, JudgingWorker } from '../ingest/judging-worker.ts';
 import { RateLimitBatcher } from '../ingest/rate-limit-batcher.ts';
+import { SequenceBatcher } from '../ingest/sequence-batcher.ts';
 import { ShadowCounters } from '../ingest/shadow-counters.ts';
 import { SpansIntake } from '../ingest/spans-intake.ts';
 import { WasmCodec } from '../ingest/wasm-codec.ts';
@@ -45,6 +46,7 @@ import { SPANS_BYTES_MAX } from '../otlp/span-groups.ts';
 import { Allowances, SHADOW_UNITS } from '../policy/allowance.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import { Counters } from '../policy/quotas/counters.ts';
+import { SequenceStore } from '../policy/quotas/sequence-store.ts';
 import type { Config } from '../process/config.ts';
 import { type Part, periodicPart } from '../process/lifecycle.ts';
 import { AccountQuotas } from '../registry/account-quota.ts';
@@ -140,6 +142,7 @@ export async function frontParts({
   const appender = new Appender({ redis: writer, keys, buffers, onAppended: countAppended(metrics) });
   const rateLimits = new RateLimitBatcher(new Counters(redis), keys);
   const shadowLimits = new RateLimitBatcher(new Counters(redis), keys);
+  const sequences = new SequenceBatcher(new SequenceStore(redis, keys));
   const shadow = shadowParts(shadowLimits, metrics);
   const { once, notes } = makeKept({ redis, keys }, backlog, metrics);
   const limitSignals = new LimitSignals({ redis, keys });
@@ -148,7 +151,7 @@ export async function frontParts({
   const barrier = new ReadBarrier({ redis, keys });
   const quotas = makeQuotas({ redis, keys }, clickhouse, metrics);
   const callbacks = eventCallbacks(metrics, usage, quotas);
-  const parts = { rateLimits, shadow, appender, once, keys, eventBytesMax, clock, ...callbacks };
+  const parts = { rateLimits, sequences, shadow, appender, once, keys, eventBytesMax, clock, ...callbacks };
   const judging = makeJudging(parts, { log, metrics });
   const fetching = {
     fetchEvent: eventsOnceStored(clickhouse, barrier),

@@ -238,6 +238,20 @@ export class Keys {
   accountCounter = (account: string, policy: string, value: string) =>
     this.#a(account, `rate:${policy}:${digest(value)}`);
 
+  /**
+   * Hash: memories of sequence policies (sequences/sequence-part.ts) that are known, and until when scopes are missing.
+   */
+  sequences = (account: string) => this.#a(account, 'sequences');
+  /** Hash, PEXPIRE a little over the window: what occurred in a scope, by the value of `same`. */
+  sequenceScope = (account: string, memory: string, scope: string) =>
+    this.#a(account, `sequence:${memory}:${digest(scope)}`);
+  /** Sorted set, PEXPIRE the same: those scopes by the epoch ms at which nothing of them counts any longer. */
+  sequenceScopes = (account: string, memory: string) => this.#a(account, `sequence-scopes:${memory}`);
+  /** List `<epoch ms> <key of its steps>`: events that were approved, until the next event of a sequence is counted. */
+  sequencesApproved = (account: string) => this.#a(account, 'sequences:approved');
+  /** String, PEXPIRE: JSON of the steps that a pending event is once it is approved. */
+  sequenceLater = (account: string, event: string) => this.#a(account, `sequence-later:${event}`);
+
   /** Hash backtest id -> JSON BacktestRecord: how each stands, without its result. */
   backtests = (account: string) => this.#a(account, 'backtests');
   /** String: id of the one that waits or runs. */

@@ -347,7 +347,7 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
     rateLimits: {
       ask: (_account: string, _agent: string, requests: { permits: number }[], waiter: QuotaWaiter) =>
         void soon().then(() =>
-          waiter.counted(requests.map(({ permits }) => ({ granted: permits, atMs: NOW, freeInMs: 0 }))),
+          waiter.counted(requests.map(({ permits }) => ({ granted: permits, atMs: NOW, freeInMs: 0, bucket: 0 }))),
         ),
     },
     appender: {

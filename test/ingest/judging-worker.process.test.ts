@@ -19,7 +19,17 @@ import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { PackedAppend } from '../../src/streams/append.ts';
 import { unpackFields } from '../../src/streams/packing.ts';
-import { account, agent, agentId, CODECS, policiesOf, requestId, ruleSet, submitted } from './support.ts';
+import {
+  account,
+  agent,
+  agentId,
+  CODECS,
+  freshSequences,
+  policiesOf,
+  requestId,
+  ruleSet,
+  submitted,
+} from './support.ts';
 
 const keys = new Keys({ prefix: 'judge-', partitions: 4 });
 const EVENT_BYTES_MAX = 1024 * 1024;
@@ -74,7 +84,7 @@ class Front {
       error: (_about: unknown, what: string) => void this.logged.push(what),
     } as unknown as JudgingParts['log'];
     this.worker = new JudgingWorker({
-      ...{ rateLimits, shadow, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
+      ...{ rateLimits, sequences: freshSequences(), shadow, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
       ...(options.heapMb === undefined ? {} : { heapMb: options.heapMb }),
       appender: { appendPacked: async (append) => void this.appended.push(append) },
       once: {
@@ -91,7 +101,7 @@ class Front {
     t.teardown(() => this.worker.stop());
     const parts = {
       cache: { agent: () => ({ record: agent, account }), rules: () => this.rules },
-      ...{ rateLimits, shadow, keys, ...told },
+      ...{ rateLimits, sequences: freshSequences(), shadow, keys, ...told },
       backlog: { full: () => false },
       appender: {
         appendFor: (_append: unknown, caller: { appended(): void }) => caller.appended(),

@@ -5,7 +5,7 @@ import { ServiceError } from '../../src/common/errors.ts';
 import type { QuotaGrant, QuotaRequest, QuotaWaiter } from '../../src/ingest/rate-limit-batcher.ts';
 import { ShadowCounters } from '../../src/ingest/shadow-counters.ts';
 
-const GRANT: QuotaGrant = { granted: 1, atMs: 0, freeInMs: 0 };
+const GRANT: QuotaGrant = { granted: 1, atMs: 0, freeInMs: 0, bucket: 0 };
 const requests = ['pol_1', 'pol_2'].map((policyId): QuotaRequest => {
   const check = { policyId, counterScope: 'agent' as const, counterValue: '', threshold: 1, windowMs: 1_000 };
   return { check: { ...check, countsWhenOver: false }, permits: 1, run: 0 };

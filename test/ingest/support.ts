@@ -15,6 +15,7 @@ import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { Allowances } from '../../src/policy/allowance.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
+import { SequenceMemory } from '../../src/policy/sequences/sequence-memory.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { Append, AppendCaller } from '../../src/streams/append.ts';
 
@@ -49,6 +50,7 @@ export async function take(
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
     rateLimits: freshGate(),
+    sequences: freshSequences(),
     shadow: {
       counters: new ShadowCounters(freshGate()),
       allowances: new Allowances(),
@@ -100,6 +102,23 @@ export function standingClock(): SteadyClock {
 
 function copied({ rows, summaries, ...append }: Append): Append {
   return { ...append, rows: Buffer.from(rows), summaries: summaries.map(String) };
+}
+
+/** As Redis would say it if no time passed. */
+export function freshSequences(): IngestParts['sequences'] {
+  const memory = new SequenceMemory();
+  return {
+    ask: (_account, { events, submission }, waiter) =>
+      void setImmediate(() =>
+        waiter.sequencesCounted({
+          atMs: COUNTED_AT,
+          answers: events.map((event) => memory.next(event, COUNTED_AT, submission).answers),
+        }),
+      ),
+    settle: async (_account, ids, atMs) => {
+      for (const id of ids) memory.settle(id, atMs);
+    },
+  };
 }
 
 function freshGate(): RateLimitBatcher {

@@ -41,6 +41,11 @@ export class QuotaLease {
     return this.#left;
   }
 
+  /** Where the permits are counted. */
+  get bucket(): number {
+    return this.#bucket;
+  }
+
   /** All or none. */
   take(permits: number, nowMs: number): boolean {
     if (permits > this.#left || nowMs >= this.#untilMs) return false;

@@ -1,0 +1,38 @@
+// What a match of a sequence says: which steps occurred, and when (for the decision; decide.ts).
+import type { ConditionHeld } from '../../../schemas/match-detail.ts';
+import { Budget, EXPLAIN_UNITS } from '../budget.ts';
+import { conditionsHeld } from '../explain.ts';
+import type { Detail, RuleMatch, SequencePart, SequenceSink } from '../judgement.ts';
+import type { SequenceAnswers, SequenceMatch, SequenceReason } from './sequence-answer.ts';
+
+type SequenceDetail = {
+  /** The steps, in their order; of one that has to occur several times the last. */
+  after: { event_id: string; at: string; path?: string }[];
+  conditions?: ConditionHeld[];
+  condition?: string;
+  reason?: Detail['reason'] | SequenceReason | 'not_finished';
+  waits_for?: string;
+};
+
+export function sequenceMatches({ sinks, isSecret }: SequencePart, answers: SequenceAnswers): RuleMatch[] {
+  return sinks.flatMap((sink, i) => {
+    const match = answers[i] ?? null;
+    return match === null ? [] : [{ entry: sink.entry, detail: detailOf(sink, match, isSecret) }];
+  });
+}
+
+function detailOf({ entry, event, unevaluated }: SequenceSink, match: SequenceMatch, isSecret: boolean): Detail {
+  const detail: SequenceDetail = {
+    after: match.after.map(({ id, atMs, path }) => ({
+      event_id: id,
+      at: new Date(atMs).toISOString(),
+      ...(path === '' ? {} : { path }),
+    })),
+  };
+  const held = conditionsHeld(entry.rule, event, { budget: new Budget(EXPLAIN_UNITS), isSecret });
+  if (held.length > 0) detail.conditions = held;
+  if (match.waitsFor !== undefined) Object.assign(detail, { reason: 'not_finished', waits_for: match.waitsFor });
+  if (match.reason !== undefined) detail.reason = match.reason;
+  // No account has such a policy yet: its detail is not among those of schemas/match-detail.ts.
+  return { ...detail, ...unevaluated } as unknown as Detail;
+}

@@ -1,0 +1,286 @@
+#!lua
+-- Says of events which sequences match, and keeps which steps they are: in one step, in the order given, for events of one account.
+-- src/policy/sequences/sequence-memory.ts does the same in memory, and says what the words mean.
+-- KEYS[1] hash: `<memory>` -> '1', what occurred in its window is known; `<memory>/over` -> epoch ms until which scopes are missing
+-- KEYS[2] list `<epoch ms> <key of what comes>`: events that were approved, or recorded, and are kept as steps by the next call
+-- KEYS others, named in the input by their number. A scope: hash value -> state (msgpack), `!over` -> epoch ms until which values are
+-- missing; PEXPIRE a little over the window. An index: sorted set of a memory's scopes by the epoch ms at which nothing of them counts.
+-- ARGV[1] JSON {memories: [[name, window, steps, at least, has unless 0/1, index, most]],
+--   events: [[id, outcome, asks, marks, later, waitMs, at]], submission}   later: key of what comes once it is approved or recorded, or 0
+--   ask [memory, value, own, unless, open or 0, all or 0, blocks 0/1, amount]
+--   mark [memory, value, scopes, [[place, path, any outcome 0/1]], amount]   most, amount: five parts of six digits, the lowest first, or 0
+--   at: epoch ms at which it occurred; 0: now
+-- ARGV[2], ARGV[3] values of a scope and scopes of a memory that are kept
+-- ARGV[4...] for each event what is written to `later`: JSON {id, memories, keys, marks}, which names its keys itself
+-- Result: JSON {now, answers: for each event, for each ask [reason or 0, [[epoch ms, id, path]], id of what it waits for or 0], or 0}
+-- Guarantees: a step is kept only of an event that is not blocked, by these sequences either, unless any outcome counts; one of `unless` only
+-- once the event is recorded, but for those behind it in its submission, which are recorded with it or not at all. An event is asked
+-- about before it is kept. The clock is Redis's.
+local input = cjson.decode(ARGV[1])
+local VALUES_MAX, SCOPES_MAX = tonumber(ARGV[2]), tonumber(ARGV[3])
+local ANY, OVER = '*', '!over'
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local at, keys, memories
+
+local function read(given)
+  local names = {}
+  memories = {}
+  for i, one in ipairs(given) do
+    memories[i] = { name = one[1], window = one[2], steps = one[3], least = one[4], unless = one[5] == 1, index = keys[one[6]] }
+    memories[i].most = one[7] ~= 0 and one[7] or nil
+    names[2 * i - 1], names[2 * i] = one[1], one[1] .. '/over'
+  end
+  if #names == 0 then return end
+  for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(names))) do
+    local memory = memories[math.ceil(i / 2)]
+    if i % 2 == 1 then memory.known = value == '1' else memory.over = tonumber(value or 0) end
+  end
+end
+
+local function isFresh(mark, memory) return mark and mark[1] > at - memory.window end
+
+local function isKept(memory, key) return tonumber(redis.call('ZSCORE', memory.index, key) or 0) > at end
+
+local function statesOf(memory, key, value)
+  local states = {}
+  if not isKept(memory, key) then return states end
+  if value ~= ANY then
+    local raw = redis.call('HMGET', key, value, ANY)
+    if raw[1] or raw[2] then states[1] = cmsgpack.unpack(raw[1] or raw[2]) end
+    return states
+  end
+  local all = redis.call('HGETALL', key)
+  for i = 1, #all, 2 do if all[i] ~= OVER then states[#states + 1] = cmsgpack.unpack(all[i + 1]) end end
+  return states
+end
+
+local function emptyState() return { ways = {}, starts = {}, sums = {}, last = 0 } end
+
+-- The oldest sixtieth of a window counts whole until it lies outside whole.
+local function isLive(part, memory) return (part + 1) * memory.window / 60 > at - memory.window end
+
+local function isTooMuch(state, memory, amount)
+  local sum, above = { 0, 0, 0, 0, 0 }, 0
+  for i = 1, 5 do sum[i] = amount[i] end
+  for part, some in pairs(state.sums) do
+    if isLive(tonumber(part), memory) then
+      for i = 1, 5 do sum[i] = sum[i] + some[i] end
+    end
+  end
+  for i = 1, 5 do
+    sum[i] = sum[i] + above
+    above = i < 5 and math.floor(sum[i] / 1000000) or 0
+    sum[i] = sum[i] - above * 1000000
+  end
+  for i = 5, 1, -1 do
+    if sum[i] ~= memory.most[i] then return sum[i] > memory.most[i] end
+  end
+  return false
+end
+
+-- The last step need not have occurred: the event at hand may be too much by itself.
+local function wayOfSum(state, memory, amount)
+  local before = memory.steps > 1 and state.ways[memory.steps - 1] or {}
+  if memory.steps > 1 and not isFresh(before[1], memory) or not isTooMuch(state, memory, amount) then return nil end
+  local last = state.ways[memory.steps]
+  return isFresh(last and last[1], memory) and last or before
+end
+
+local function wayIn(ask, memory, key)
+  local states = statesOf(memory, key, ask[2])
+  if #states == 0 then states[1] = emptyState() end
+  for _, state in ipairs(states) do
+    local way
+    if memory.most then way = wayOfSum(state, memory, ask[8])
+    else
+      local start = state.starts[memory.least]
+      way = start and start > at - memory.window and state.ways[memory.steps]
+    end
+    if way then return way end
+  end
+end
+
+local function isTouched(memory, key, value)
+  for _, state in ipairs(statesOf(memory, key, value)) do
+    if state.last > at - memory.window then return true end
+  end
+  return false
+end
+
+local function isOver(memory, key, value)
+  if not isKept(memory, key) then return memory.over > at end
+  local kept = redis.call('HMGET', key, OVER, value)
+  return tonumber(kept[1] or 0) > at and not kept[2]
+end
+
+local function answerTo(ask)
+  local memory, value, own, unless, open, all = memories[ask[1]], ask[2], keys[ask[3]], keys[ask[4]], ask[5], ask[6]
+  if not memory.known then return { 'state_unknown', {}, 0 } end
+  local reason, way = 0, nil
+  if memory.steps > 0 then
+    way = wayIn(ask, memory, own)
+    if not way and open > 0 and isTouched(memory, keys[open], value) then way = wayIn(ask, memory, keys[all]) end
+    if not way then
+      if not isOver(memory, own, value) then return 0 end
+      reason = 'budget'
+    end
+  end
+  local waits = 0
+  if memory.unless then
+    local state = value ~= ANY and statesOf(memory, unless, value)[1] or {}
+    if isFresh(state.unless, memory) then return 0 end
+    if isFresh(state.unsettled, memory) then
+      if state.unsettled[3] == input.submission then return 0 end
+      waits = state.unsettled[2]
+    elseif isFresh(state.waits, memory) then waits = state.waits[2] end
+  end
+  return { reason, way or {}, waits }
+end
+
+local function copied(list)
+  local copy = {}
+  for i, item in ipairs(list) do copy[i] = item end
+  return copy
+end
+
+local function addTo(sums, start, amount, memory)
+  local part = string.format('%.0f', math.floor(start * 60 / memory.window))
+  local sum = sums[part] or { 0, 0, 0, 0, 0 }
+  for i = 1, 5 do sum[i] = sum[i] + amount[i] end
+  sums[part] = sum
+  for other in pairs(sums) do if not isLive(tonumber(other), memory) then sums[other] = nil end end
+end
+
+local function take(state, mark, place, path, id)
+  local memory, value = memories[mark[1]], mark[2]
+  local here = { at, id, path }
+  if place == 0 then
+    if value ~= ANY and (not state.unless or state.unless[1] <= at) then state.unless = here end
+    return
+  end
+  state.last = at
+  local way = {}
+  if place > 1 then
+    local before = state.ways[place - 1]
+    if not isFresh(before and before[1], memory) then return end
+    way = copied(before)
+  end
+  way[place] = here
+  state.ways[place] = way
+  if place == memory.steps then
+    table.insert(state.starts, 1, way[1][1])
+    state.starts[memory.least + 1] = nil
+    if memory.most then addTo(state.sums, way[1][1], mark[5], memory) end
+  end
+end
+
+local function isStale(state, memory)
+  return state.last <= at - memory.window and not isFresh(state.unless, memory) and not isFresh(state.waits, memory)
+    and not isFresh(state.unsettled, memory)
+end
+
+-- Is the scope kept from now on?
+local function admit(memory, key)
+  local stop = at + memory.window
+  if not isKept(memory, key) then
+    redis.call('DEL', key)
+    redis.call('ZREMRANGEBYSCORE', memory.index, '-inf', at)
+    if redis.call('ZCARD', memory.index) >= SCOPES_MAX then
+      memory.over = math.max(memory.over, stop)
+      redis.call('HSET', KEYS[1], memory.name .. '/over', string.format('%.0f', memory.over))
+      return false
+    end
+  end
+  redis.call('ZADD', memory.index, 'GT', string.format('%.0f', stop), key)
+  return true
+end
+
+-- Makes room for one more value; false: there is none.
+local function hasRoom(memory, key)
+  if redis.call('HLEN', key) - (redis.call('HGET', key, OVER) and 1 or 0) < VALUES_MAX then return true end
+  local all, left = redis.call('HGETALL', key), 0
+  for i = 1, #all, 2 do
+    if all[i] ~= OVER then
+      if isStale(cmsgpack.unpack(all[i + 1]), memory) then redis.call('HDEL', key, all[i]) else left = left + 1 end
+    end
+  end
+  if left < VALUES_MAX then return true end
+  local over = tonumber(redis.call('HGET', key, OVER) or 0)
+  redis.call('HSET', key, OVER, string.format('%.0f', math.max(over, at + memory.window)))
+  return false
+end
+
+-- The values whose states an event without one, or with this one, is a step in.
+local function toMark(memory, key, value)
+  if not redis.call('HGET', key, value) and hasRoom(memory, key) then
+    local state = value ~= ANY and redis.call('HGET', key, ANY)
+    state = state and cmsgpack.unpack(state) or emptyState()
+    state.unless, state.waits, state.unsettled = nil, nil, nil
+    redis.call('HSET', key, value, cmsgpack.pack(state))
+  end
+  if value ~= ANY then return redis.call('HGET', key, value) and { value } or {} end
+  return redis.call('HKEYS', key)
+end
+
+-- `isKnown`: it is recorded, and approved if it had to be.
+local function keep(mark, outcome, id, isKnown)
+  local memory, value = memories[mark[1]], mark[2]
+  local places, waits = {}, false
+  for _, place in ipairs(mark[4]) do
+    local waitsHere = place[1] == 0 and outcome ~= 'blocked' and not isKnown
+    if not waitsHere and (outcome == 'allowed' or place[3] == 1) then places[#places + 1] = place end
+    waits = waits or waitsHere
+  end
+  if #places == 0 and not waits then return end
+  for _, number in ipairs(mark[3]) do
+    local key = keys[number]
+    if admit(memory, key) then
+      for _, field in ipairs(toMark(memory, key, value)) do
+        if field ~= OVER then
+          local state = cmsgpack.unpack(redis.call('HGET', key, field))
+          if waits and value ~= ANY then state[outcome == 'allowed' and 'unsettled' or 'waits'] = { at, id, input.submission } end
+          for _, place in ipairs(places) do take(state, mark, place[1], place[2], id) end
+          redis.call('HSET', key, field, cmsgpack.pack(state))
+        end
+      end
+      -- Not in seconds of the window alone: what is filled in occurred before now.
+      redis.call('PEXPIRE', key, string.format('%.0f', memory.window + 1000))
+      redis.call('PEXPIRE', memory.index, string.format('%.0f', memory.window + 1000))
+    end
+  end
+end
+
+-- Bounded: a call works off so many.
+local APPROVED_AT_ONCE = 100
+for _ = 1, APPROVED_AT_ONCE do
+  local approved = redis.call('LPOP', KEYS[2])
+  if not approved then break end
+  local ms, later = string.match(approved, '^(%d+) (.+)$')
+  local text = redis.call('GET', later)
+  if text then
+    local event = cjson.decode(text)
+    at, keys = math.min(tonumber(ms), now), event.keys
+    read(event.memories)
+    for _, mark in ipairs(event.marks) do keep(mark, 'allowed', event.id, true) end
+    redis.call('DEL', later)
+  end
+end
+
+keys = KEYS
+read(input.memories)
+local answers = {}
+for i, event in ipairs(input.events) do
+  local id, outcome, later, waitMs = event[1], event[2], event[5], event[6]
+  at = event[7] > 0 and event[7] or now
+  answers[i] = {}
+  for j, ask in ipairs(event[3]) do
+    answers[i][j] = answerTo(ask)
+    if answers[i][j] ~= 0 and ask[7] == 1 then outcome = 'blocked' end
+  end
+  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, false) end
+  if outcome ~= 'blocked' and later > 0 then
+    redis.call('SET', keys[later], ARGV[3 + i], 'PX', string.format('%.0f', waitMs))
+  end
+end
+return cjson.encode({ now = now, answers = answers })
