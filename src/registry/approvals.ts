@@ -21,6 +21,7 @@ import { isId } from '../common/ids.ts';
 import { APPROVALS_AT_ONCE, APPROVALS_PENDING_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
+import { settledWrites } from '../policy/quotas/sequence-store.ts';
 import type { Keys } from '../redis/keys.ts';
 import { EventNotStored, type FetchEvent, type Review, reviewApproval } from './approval-review.ts';
 import { auditLog, SYSTEM } from './audit.ts';
@@ -151,9 +152,10 @@ export class Approvals {
         : await this.#settledByPerson(account, before, { body, actor, at });
       if (settled === null) return null;
       const { after, agentText } = settled;
+      const isStep = await this.#isStep(account, after);
       const { refused } = await commit(
         this.#store,
-        this.#closing(account, { text, after, at, agentText }, isLate ? SYSTEM : actor),
+        this.#closing(account, { text, after, at, agentText, isStep }, isLate ? SYSTEM : actor),
       );
       if (refused === 'agent' && agentText === undefined) return null;
       if (refused !== undefined) return AGAIN;
@@ -294,7 +296,7 @@ export class Approvals {
    * From pending to decided; `text` is the record that was read, `agentText` the agent's, where the outcome rests on
    * it.
    */
-  #closing(account: string, { text, after, at, agentText }: Closing, actor: Actor): Change {
+  #closing(account: string, { text, after, at, agentText, isStep }: Closing, actor: Actor): Change {
     const pending = this.#keys.approvals(account);
     const { id } = after;
     const change: Change = {
@@ -304,6 +306,7 @@ export class Approvals {
         ['hdel', pending, id],
         ['zrem', this.#keys.approvalDeadlines(this.#keys.shardOf(account)), `${account}/${id}`],
         ...this.#decisionWrites(account, after, at),
+        ...(isStep ? settledWrites(this.#keys, account, { id: after.event_id, atMs: at }) : []),
       ],
       audit: [auditOf(after, actor, at)],
     };
@@ -319,6 +322,11 @@ export class Approvals {
       ['zadd', this.#keys.approvalDecisions(shard), at, `${account}/${decided.id}`],
       ['publish', this.#keys.approvalNews(shard), `${account}/${decided.id}`],
     ];
+  }
+
+  /** Is the event, now that it is allowed, a step of a sequence? */
+  async #isStep(account: string, { outcome, event_id: event }: Approval): Promise<boolean> {
+    return outcome === 'allowed' && (await this.#store.redis.exists(this.#keys.sequenceLater(account, event))) === 1;
   }
 
   #change(account: string, at: number, approvals: readonly Approval[]) {
@@ -346,7 +354,8 @@ export class Approvals {
     if (settled === undefined) return null;
     if (settled !== null) {
       const { after, agentText } = settled;
-      const change = this.#closing(account, { text, after, at, agentText }, SYSTEM);
+      const isStep = await this.#isStep(account, after);
+      const change = this.#closing(account, { text, after, at, agentText, isStep }, SYSTEM);
       const signals = await this.#expirySignals(account, after, at);
       const { refused } = await commit(this.#store, signals.length === 0 ? change : { ...change, signals });
       if (refused === undefined) return after;
@@ -424,7 +433,7 @@ function expirySignal(account: string, after: Approval, { id, name, type, severi
 
 /** An approval as it is to be; `agentText`: where that rests on the agent's record. */
 type Settled = { after: Approval; agentText?: string | undefined };
-type Closing = Settled & { text: string; at: number };
+type Closing = Settled & { text: string; at: number; isStep: boolean };
 
 function reviewed(after: Approval, review: Review): Settled | null {
   if (review.verdict === 'agent_gone') return null;

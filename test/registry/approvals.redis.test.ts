@@ -7,6 +7,8 @@ import type { Approval } from '../../schemas/approval.ts';
 import type { PolicyCreate } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../../src/common/ids.ts';
+import { SequenceStore } from '../../src/policy/quotas/sequence-store.ts';
+import { ZERO } from '../../src/policy/sequences/amount.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import type { StoredEvent } from '../../src/registry/approval-review.ts';
 import { ApprovalWaits } from '../../src/registry/approval-waits.ts';
@@ -491,4 +493,44 @@ t.test('a lost notice costs a poll, not the wait', async (t) => {
   await approvals.decide(account, asked.id, { decision: 'deny' }, actor);
   t.match(await told, { status: 'denied' });
   t.equal(await redis.hlen(keys.approvals(account)), 0);
+});
+
+t.test('an event that is approved has occurred, for the sequences of which it is a step', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, clock, keys } = world;
+  const memory = { name: 'pol_1/m', windowMs: 60_000, steps: 0, atLeast: 1, hasUnless: true, most: null };
+  await redis.hset(keys.sequences(account), memory.name, '1');
+  const store = new SequenceStore(redis, keys);
+  const placed = { memory, scope: { own: 'account', agent: null }, value: '', amount: ZERO };
+  const places = [{ place: 0, path: '', isOfAnyOutcome: false }];
+  const isBlocked = async () => {
+    const event = { id: mintId('event', clock.ms), outcome: 'allowed' as const, marks: [], later: [], waitMs: 0 };
+    const asked = { ...event, asks: [{ ...placed, effect: 'blocked' as const }] };
+    const { answers } = await store.count(account, { events: [asked], submission: asked.id });
+    return answers[0]![0] !== null;
+  };
+  const wait = async (more: Partial<Approval> = {}) => {
+    const approval = request(world, more);
+    const marks = [{ ...placed, places }];
+    const event = {
+      id: approval.event_id,
+      outcome: 'pending' as const,
+      asks: [],
+      marks,
+      later: marks,
+      waitMs: 100_000,
+    };
+    await store.count(account, { events: [event], submission: event.id });
+    await approvals.open(account, [approval]);
+    return approval;
+  };
+  const denied = await wait();
+  await approvals.decide(account, denied.id, { decision: 'deny' }, actor);
+  t.equal(await isBlocked(), true);
+  const approved = await wait();
+  t.equal(await isBlocked(), true, 'it waits');
+  const decision = approvals.decide(account, approved.id, { decision: 'approve' }, actor);
+  t.equal((await decision)!.outcome, 'allowed');
+  t.equal(await isBlocked(), false);
+  t.equal(await redis.exists(keys.sequenceLater(account, approved.event_id)), 0);
 });
