@@ -23,6 +23,7 @@ import { dropBacktestsOf } from '../../src/registry/backtest-removal.ts';
 import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import type { Erasure } from '../../src/registry/erasures.ts';
 import { noteErased } from '../../src/registry/erasures.ts';
+import { forgetStepsOf } from '../../src/registry/step-removal.ts';
 import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
@@ -117,6 +118,7 @@ export class Eraser {
     await this.#approvals.dropAgent(account, agent);
     await dropDeliveriesOf({ redis, keys }, account, agent);
     await dropBacktestsOf({ redis, keys }, account, agent);
+    await forgetStepsOf({ redis, keys }, account, agent);
     await forgetBaseline(redis, keys, account, agent);
     await redis.hdel(keys.lastSeen(partition), agent);
     await noteErased({ redis, keys }, agent, erasure);

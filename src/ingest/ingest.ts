@@ -224,7 +224,7 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   #askSequences(judged: readonly (Decided | null)[], grants: readonly QuotaGrant[]): void {
     const arrivals = Arrivals.of(this.#parts.clock, judged, this.#readAt);
-    const asked = sequencesAsked(this.#judgements, judged, arrivals);
+    const asked = sequencesAsked(this.#judgements, judged, { agent: this.#agent.id, arrivals });
     if (asked === undefined) {
       this.#decided(judged);
       return;

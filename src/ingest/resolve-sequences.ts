@@ -17,7 +17,7 @@ type SequencesAsked = { events: SequenceEvent[]; elements: number[] };
 export function sequencesAsked(
   judgements: readonly (Judgement | null)[],
   judged: readonly (Decided | null)[],
-  arrivals: Arrivals,
+  { agent, arrivals }: { agent: string; arrivals: Arrivals },
 ): SequencesAsked | undefined {
   const asked: SequencesAsked = { events: [], elements: [] };
   for (const [element, judgement] of judgements.entries()) {
@@ -32,7 +32,7 @@ export function sequencesAsked(
     if (asks.length + part.marks.length === 0) continue;
     const waitMs = LATE_MS_MAX + (approval === undefined ? 0 : approval.timeoutSeconds * 1000);
     const later = laterMarks(part.marks, outcome);
-    asked.events.push({ id: arrivals.fix(element), outcome, asks, marks: part.marks, later, waitMs });
+    asked.events.push({ id: arrivals.fix(element), agent, outcome, asks, marks: part.marks, later, waitMs });
     asked.elements.push(element);
   }
   return asked.events.length === 0 ? undefined : asked;

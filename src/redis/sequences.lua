@@ -1,17 +1,18 @@
 #!lua
 -- Says of events which sequences match, and keeps which steps they are: in one step, in the order given, for events of one account.
 -- src/policy/sequences/sequence-memory.ts does the same in memory, and says what the words mean.
--- KEYS[1] hash: `<memory>` -> '1', what occurred in its window is known; `<memory>/over` -> epoch ms until which scopes are missing
+-- KEYS[1] hash: `<memory>` -> '1', what occurred in its window is known; `<memory>/over` -> epoch ms until which scopes are missing,
+-- there for each memory that has a scope
 -- KEYS[2] list `<epoch ms> <key of what comes>`: events that were approved, or recorded, and are kept as steps by the next call
 -- KEYS others, named in the input by their number. A scope: hash value -> state (msgpack), `!over` -> epoch ms until which values are
 -- missing; PEXPIRE a little over the window. An index: sorted set of a memory's scopes by the epoch ms at which nothing of them counts.
 -- ARGV[1] JSON {memories: [[name, window, steps, at least, has unless 0/1, index, most]],
---   events: [[id, outcome, asks, marks, later, waitMs, at]], submission}   later: key of what comes once it is approved or recorded, or 0
+--   events: [[id, outcome, asks, marks, later, waitMs, at, agent]], submission}   later: key of what comes once it is approved or recorded, or 0
 --   ask [memory, value, own, unless, open or 0, all or 0, blocks 0/1, amount]
 --   mark [memory, value, scopes, [[place, path, any outcome 0/1]], amount]   most, amount: five parts of six digits, the lowest first, or 0
 --   at: epoch ms at which it occurred; 0: now
 -- ARGV[2], ARGV[3] values of a scope and scopes of a memory that are kept
--- ARGV[4...] for each event what is written to `later`: JSON {id, memories, keys, marks}, which names its keys itself
+-- ARGV[4...] for each event what is written to `later`: JSON {id, agent, memories, keys, marks}, which names its keys itself
 -- Result: JSON {now, answers: for each event, for each ask [reason or 0, [[epoch ms, id, path]], id of what it waits for or 0], or 0}
 -- Guarantees: a step is kept only of an event that is not blocked, by these sequences either, unless any outcome counts; one of `unless` only
 -- once the event is recorded, but for those behind it in its submission, which are recorded with it or not at all. An event is asked
@@ -152,9 +153,9 @@ local function addTo(sums, start, amount, memory)
   for other in pairs(sums) do if not isLive(tonumber(other), memory) then sums[other] = nil end end
 end
 
-local function take(state, mark, place, path, id)
+local function take(state, mark, place, path, id, agent)
   local memory, value = memories[mark[1]], mark[2]
-  local here = { at, id, path }
+  local here = { at, id, path, agent }
   if place == 0 then
     if value ~= ANY and (not state.unless or state.unless[1] <= at) then state.unless = here end
     return
@@ -185,6 +186,7 @@ local function admit(memory, key)
   local stop = at + memory.window
   if not isKept(memory, key) then
     redis.call('DEL', key)
+    redis.call('HSETNX', KEYS[1], memory.name .. '/over', '0')
     redis.call('ZREMRANGEBYSCORE', memory.index, '-inf', at)
     if redis.call('ZCARD', memory.index) >= SCOPES_MAX then
       memory.over = math.max(memory.over, stop)
@@ -224,7 +226,7 @@ local function toMark(memory, key, value)
 end
 
 -- `isKnown`: it is recorded, and approved if it had to be.
-local function keep(mark, outcome, id, isKnown)
+local function keep(mark, outcome, id, agent, isKnown)
   local memory, value = memories[mark[1]], mark[2]
   local places, waits = {}, false
   for _, place in ipairs(mark[4]) do
@@ -239,8 +241,8 @@ local function keep(mark, outcome, id, isKnown)
       for _, field in ipairs(toMark(memory, key, value)) do
         if field ~= OVER then
           local state = cmsgpack.unpack(redis.call('HGET', key, field))
-          if waits and value ~= ANY then state[outcome == 'allowed' and 'unsettled' or 'waits'] = { at, id, input.submission } end
-          for _, place in ipairs(places) do take(state, mark, place[1], place[2], id) end
+          if waits and value ~= ANY then state[outcome == 'allowed' and 'unsettled' or 'waits'] = { at, id, input.submission, agent } end
+          for _, place in ipairs(places) do take(state, mark, place[1], place[2], id, agent) end
           redis.call('HSET', key, field, cmsgpack.pack(state))
         end
       end
@@ -262,7 +264,7 @@ for _ = 1, APPROVED_AT_ONCE do
     local event = cjson.decode(text)
     at, keys = math.min(tonumber(ms), now), event.keys
     read(event.memories)
-    for _, mark in ipairs(event.marks) do keep(mark, 'allowed', event.id, true) end
+    for _, mark in ipairs(event.marks) do keep(mark, 'allowed', event.id, event.agent, true) end
     redis.call('DEL', later)
   end
 end
@@ -278,7 +280,7 @@ for i, event in ipairs(input.events) do
     answers[i][j] = answerTo(ask)
     if answers[i][j] ~= 0 and ask[7] == 1 then outcome = 'blocked' end
   end
-  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, false) end
+  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, event[8], false) end
   if outcome ~= 'blocked' and later > 0 then
     redis.call('SET', keys[later], ARGV[3 + i], 'PX', string.format('%.0f', waitMs))
   end

@@ -102,7 +102,7 @@ function asked(policies: readonly PlainPolicy[], plain: PlainEvent): SequenceEve
     return marked.length === 0 ? [] : [{ ...of, places: marked }];
   });
   const { id, outcome } = plain;
-  return { id, outcome, asks, marks, later: laterMarks(marks, outcome), waitMs: 600_000 };
+  return { id, agent: plain.agent, outcome, asks, marks, later: laterMarks(marks, outcome), waitMs: 600_000 };
 }
 
 /** Of each policy: null, or the last step that occurred and what is waited for. */
@@ -211,7 +211,7 @@ function once(over: Partial<SequenceEvent> = {}, of: { memory?: Memory; scope?: 
   const { memory = ONCE, scope = { own: 'account', agent: null }, value = '' } = of;
   const places = [{ place: 1, path: '/tool', isOfAnyOutcome: false }];
   const event: SequenceEvent = {
-    ...{ id: mintId('event', 0), outcome: 'allowed', later: [], waitMs: 0 },
+    ...{ id: mintId('event', 0), agent: 'one', outcome: 'allowed', later: [], waitMs: 0 },
     asks: [{ memory, scope, value, amount: ZERO, effect: 'blocked' }],
     marks: [{ memory, scope, value, amount: ZERO, places }],
   };
@@ -286,4 +286,34 @@ t.test('values and scopes beyond those that are kept count as having occurred, i
   t.same(seen, [null, null, 'after'], 'a window later there is room');
   t.ok((await redis.pttl(keys.sequenceScope(account, ONCE.name, 'three'))) > 0, 'and all of it goes by itself');
   t.ok((await redis.pttl(keys.sequenceScopes(account, ONCE.name))) > 0);
+});
+
+t.test('an agent that is erased is in nothing that is kept; that something occurred stays', async (t) => {
+  const redis = await connect(t);
+  const account = mintId('account', 0);
+  const store = new SequenceStore(redis, keys);
+  await redis.hset(keys.sequences(account), ONCE.name, '1');
+  const own = { scope: { own: null, agent: 'one' } };
+  const shared = { scope: { own: 'value a', agent: 'one' } };
+  const [first, second, other] = [once({}, own), once({ asks: [] }, shared), once({ agent: 'two', asks: [] })];
+  for (const event of [first, second, other]) await store.count(account, { events: [event], submission: event.id });
+  const kept = async () => {
+    const scopes = await redis.zrange(keys.sequenceScopes(account, ONCE.name), '0', '-1');
+    const states = await Promise.all(scopes.map((scope) => redis.hvals(scope)));
+    return { scopes: scopes.length, text: states.flat().join() };
+  };
+  const before = await kept();
+  for (const text of [first.id, second.id, other.id, 'one']) t.match(before.text, text);
+  t.equal(before.scopes, 4);
+  await redis.hdel(keys.sequences(account), ONCE.name);
+  await store.forgetAgent(account, 'one');
+  const after = await kept();
+  t.equal(after.scopes, 2, 'its own are gone');
+  for (const text of [first.id, second.id, 'one']) t.notMatch(after.text, text);
+  t.match(after.text, other.id);
+  await redis.hset(keys.sequences(account), ONCE.name, '1');
+  const asked = once({ agent: 'two', marks: [] }, shared);
+  const { answers } = await store.count(account, { events: [asked], submission: 'one' });
+  t.match(answers, [[{ after: [{ id: '', path: '' }] }]], 'who did it is not said');
+  await store.forgetAgent(account, 'one');
 });

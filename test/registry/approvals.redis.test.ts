@@ -504,7 +504,14 @@ t.test('an event that is approved has occurred, for the sequences of which it is
   const placed = { memory, scope: { own: 'account', agent: null }, value: '', amount: ZERO };
   const places = [{ place: 0, path: '', isOfAnyOutcome: false }];
   const isBlocked = async () => {
-    const event = { id: mintId('event', clock.ms), outcome: 'allowed' as const, marks: [], later: [], waitMs: 0 };
+    const event = {
+      id: mintId('event', clock.ms),
+      agent: world.agent,
+      outcome: 'allowed' as const,
+      marks: [],
+      later: [],
+      waitMs: 0,
+    };
     const asked = { ...event, asks: [{ ...placed, effect: 'blocked' as const }] };
     const { answers } = await store.count(account, { events: [asked], submission: asked.id });
     return answers[0]![0] !== null;
@@ -514,6 +521,7 @@ t.test('an event that is approved has occurred, for the sequences of which it is
     const marks = [{ ...placed, places }];
     const event = {
       id: approval.event_id,
+      agent: world.agent,
       outcome: 'pending' as const,
       asks: [],
       marks,

@@ -33,6 +33,7 @@ type Sent = { now: number; answers: unknown };
 
 /** A script holds Redis up for others: 1 ms for so many events. */
 const EVENTS_AT_ONCE = 50;
+const SCOPES_AT_ONCE = 50;
 /** Longer than any window. */
 const APPROVED_KEPT_MS = 2 * 86_400_000;
 
@@ -40,6 +41,9 @@ export class SequenceStore {
   readonly #redis: Commands;
   readonly #keys: Keys;
   readonly #limits: Limits;
+  readonly #forget = new Script<number>('sequences-forget', readAsset('src/redis/sequences-forget.lua'), {
+    acknowledges: true,
+  });
   readonly #script = new Script<string>('sequences', readAsset('src/redis/sequences.lua'), {
     acknowledges: true,
   });
@@ -71,6 +75,20 @@ export class SequenceStore {
     await this.#redis.pexpire(list, APPROVED_KEPT_MS);
   }
 
+  /** Nothing says any more that it was the agent. The steps it did alone go; of others stays when. Idempotent. */
+  async forgetAgent(account: string, agent: string): Promise<void> {
+    const known = await this.#redis.hkeys(this.#keys.sequences(account));
+    for (const name of new Set(known.map((field) => field.replace(/\/over$/, '')))) {
+      const index = this.#keys.sequenceScopes(account, name);
+      const own = [allOf(agent), openOf(agent)].map((scope) => this.#keys.sequenceScope(account, name, scope));
+      await this.#redis.del(...own);
+      await this.#redis.zrem(index, ...own);
+      const scopes = await this.#redis.zrange(index, '0', '-1');
+      for (let from = 0; from < scopes.length; from += SCOPES_AT_ONCE)
+        await this.#forget.run(this.#redis, scopes.slice(from, from + SCOPES_AT_ONCE), [agent]);
+    }
+  }
+
   /** What is called by `send` goes in one write. */
   together(send: () => void): void {
     sendTogether(acknowledging(this.#redis), send);
@@ -87,11 +105,11 @@ export class SequenceStore {
   }
 
   /** Names its keys itself: the commit that approves the event does not know them. */
-  #later(account: string, { id, later }: SequenceEvent): string {
+  #later(account: string, { id, agent, later }: SequenceEvent): string {
     if (later.length === 0) return '';
     const call = new Call(account, this.#keys);
     const sent = later.map((mark) => call.mark(mark));
-    return JSON.stringify({ id, memories: call.memories, keys: call.keys, marks: sent });
+    return JSON.stringify({ id, agent, memories: call.memories, keys: call.keys, marks: sent });
   }
 }
 
@@ -119,9 +137,18 @@ class Call {
     this.keys = [names.sequences(account), names.sequencesApproved(account)];
   }
 
-  event({ id, outcome, asks, marks, later: after, waitMs }: SequenceEvent, atMs: number): unknown[] {
+  event({ id, agent, outcome, asks, marks, later: after, waitMs }: SequenceEvent, atMs: number): unknown[] {
     const later = after.length > 0 ? this.#key(this.#names.sequenceLater(this.#account, id)) : 0;
-    return [id, outcome, asks.map((ask) => this.#ask(ask)), marks.map((mark) => this.mark(mark)), later, waitMs, atMs];
+    return [
+      id,
+      outcome,
+      asks.map((ask) => this.#ask(ask)),
+      marks.map((mark) => this.mark(mark)),
+      later,
+      waitMs,
+      atMs,
+      agent,
+    ];
   }
 
   #ask({ memory, scope: { own, agent }, value, amount, effect }: SequenceAsk): unknown[] {

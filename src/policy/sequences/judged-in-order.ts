@@ -28,7 +28,7 @@ export class JudgingInOrder {
     const { outcome } = alone;
     const asks = sequences.sinks.map(({ ask }) => ask);
     const later = outcome === 'allowed' ? laterMarks(sequences.marks, outcome) : [];
-    const asked = { id, outcome, asks, marks: sequences.marks, later, waitMs: 0 };
+    const asked = { id, agent: event.agent_id, outcome, asks, marks: sequences.marks, later, waitMs: 0 };
     const { answers } = this.#memory.next(asked, this.#lastMs, id);
     this.#memory.settle(id, this.#lastMs);
     const decision = outcome === 'blocked' ? alone : decide(judgement, [], noApproval, answers);

@@ -38,6 +38,7 @@ export type SequenceMark = {
  */
 export type SequenceEvent = {
   id: string;
+  agent: string;
   outcome: Outcome;
   asks: readonly SequenceAsk[];
   marks: readonly SequenceMark[];

@@ -7,7 +7,7 @@ import type { SequenceAnswers, SequenceMatch, SequenceReason } from './sequence-
 
 type SequenceDetail = {
   /** The steps, in their order; of one that has to occur several times the last. */
-  after: { event_id: string; at: string; path?: string }[];
+  after: { event_id?: string; at: string; path?: string }[];
   conditions?: ConditionHeld[];
   condition?: string;
   reason?: Detail['reason'] | SequenceReason | 'not_finished';
@@ -24,7 +24,8 @@ export function sequenceMatches({ sinks, isSecret }: SequencePart, answers: Sequ
 function detailOf({ entry, event, unevaluated }: SequenceSink, match: SequenceMatch, isSecret: boolean): Detail {
   const detail: SequenceDetail = {
     after: match.after.map(({ id, atMs, path }) => ({
-      event_id: id,
+      // Nothing is said of an agent that was erased.
+      ...(id === '' ? {} : { event_id: id }),
       at: new Date(atMs).toISOString(),
       ...(path === '' ? {} : { path }),
     })),
