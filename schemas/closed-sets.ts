@@ -49,7 +49,7 @@ export type Scope = (typeof SCOPES)[number];
 export const PERMISSIONS = ['submit', 'read', 'decide', 'configure'] as const;
 export type Permission = (typeof PERMISSIONS)[number];
 
-export const POLICY_TYPES = ['block_action', 'rate_limit', 'data_filter', 'require_approval'] as const;
+export const POLICY_TYPES = ['block_action', 'rate_limit', 'data_filter', 'require_approval', 'sequence'] as const;
 export type PolicyType = (typeof POLICY_TYPES)[number];
 
 export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;

@@ -6,7 +6,7 @@
 import Type from 'typebox';
 import { DETECTOR_NAMES } from './closed-sets.ts';
 import { OPERATORS } from './condition.ts';
-import { about } from './described.ts';
+import { about, exampleId } from './described.ts';
 
 const held = {
   condition: about(
@@ -81,9 +81,10 @@ export const CONDITIONS_OF_EVENT_MAX = 4_000;
 
 const conditions = (description: string) =>
   Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_SHOWN_MAX }), description));
+const REASONS = ['budget', 'expression_error', 'not_a_number', 'not_json', 'error'] as const;
 const reason = Type.Optional(
   about(
-    Type.Enum(['budget', 'expression_error', 'not_a_number', 'not_json', 'error']),
+    Type.Enum([...REASONS]),
     'Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its ' +
       'expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text ' +
       'that begins like JSON and cannot be read, or a mistake of ours. ' +
@@ -180,5 +181,52 @@ export const RateLimitDetail = Type.Object(
 );
 export type RateLimitDetail = Type.Static<typeof RateLimitDetail>;
 
-export const MatchDetail = Type.Union([ConditionsDetail, DataFilterDetail, RateLimitDetail]);
+const Occurred = Type.Object(
+  {
+    event_id: Type.Optional(
+      about(Type.String(), 'The event that was the step. Left out: its agent was erased.', exampleId('evt')),
+    ),
+    at: about(Type.String({ format: 'date-time' }), 'When it was counted.', '2026-11-29T12:00:00.000Z'),
+    path: Type.Optional(
+      about(
+        Type.String(),
+        'JSON Pointer into its payload: where a condition of the step held. Left out where that is not known.',
+        '/arguments/path',
+      ),
+    ),
+  },
+  { description: 'A step of a sequence that occurred.' },
+);
+
+/** The detail of `sequence`. */
+export const SequenceDetail = Type.Object(
+  {
+    after: about(
+      Type.Array(Occurred, { maxItems: 3 }),
+      'The steps that occurred, in their order; of one that must occur several times the last. Empty: the policy has none, or it is not known.',
+    ),
+    condition: Type.Optional(
+      about(Type.String(), 'The condition that could not be evaluated. Left out unless that is so.', 'expression'),
+    ),
+    conditions: conditions('The conditions of the event itself, all of which held, at most 20. Left out: it has none.'),
+    reason: Type.Optional(
+      about(
+        Type.Enum([...REASONS, 'state_unknown', 'not_finished']),
+        'Why the policy counts as matched although it could not be evaluated. `state_unknown`: what occurred before is being read, which takes seconds after the policy was made or changed. ' +
+          '`budget`: more values or scopes occurred than are kept. `not_finished`: the event of `unless` waits for its approval, or is being recorded. The others: as of other types. ' +
+          'Left out: it was evaluated.',
+      ),
+    ),
+    waits_for: Type.Optional(
+      about(Type.String(), 'With `not_finished`: the event that is waited for.', exampleId('evt')),
+    ),
+  },
+  {
+    description: 'What a match of a `sequence` policy says beyond the policy itself: what was before.',
+    examples: [{ after: [{ event_id: exampleId('evt'), at: '2026-11-29T12:00:00.000Z', path: '/arguments/path' }] }],
+  },
+);
+export type SequenceDetail = Type.Static<typeof SequenceDetail>;
+
+export const MatchDetail = Type.Union([ConditionsDetail, DataFilterDetail, RateLimitDetail, SequenceDetail]);
 export type MatchDetail = Type.Static<typeof MatchDetail>;

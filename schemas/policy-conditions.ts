@@ -320,7 +320,58 @@ const OF_TYPE = {
       }),
     ),
   },
+  sequence: {
+    within: Duration('1 day', 'Length of the window, which ends with the event: what was before counts inside it.'),
+    after: Type.Optional(
+      Type.Array(component('SequenceStep'), {
+        minItems: 1,
+        maxItems: 3,
+        description: 'What must have occurred before, in this order. `after` or `unless` must be there.',
+      }),
+    ),
+    unless: Type.Optional(component('SequenceStep', 'What must not have occurred before. `outcome` is not for it.')),
+    per: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description:
+          'In whose events it is looked for: `agent` (where it is left out), `trace`, `account`, or a path such as `payload.customer`. An event without its trace, or without a value there, belongs to all that its agent does.',
+        examples: ['trace'],
+      }),
+    ),
+    same: Type.Optional(
+      Type.Record(Type.String(), Type.String({ minLength: 1 }), {
+        minProperties: 1,
+        maxProperties: 3,
+        description:
+          'Paths whose values must be equal: in the event (key) and in each step (value). Kept as a keyed hash.',
+        examples: [{ 'payload.arguments.account': 'payload.arguments.account' }],
+      }),
+    ),
+    at_least: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 100,
+        description: 'How often the last step must have occurred. Left out: 1.',
+      }),
+    ),
+    sum: Type.Optional(
+      Type.Object(
+        {
+          path: Type.String({ minLength: 1, description: 'Where the number is, in the last step and in the event.' }),
+          gt: Type.Number({ minimum: 0, description: 'The total in the window, with the event, is more than this.' }),
+        },
+        {
+          additionalProperties: false,
+          description: 'Matches where numbers of the last step and of the event add up to more. Not beside `at_least`.',
+          examples: [{ path: 'payload.arguments.amount', gt: 10_000 }],
+        },
+      ),
+    ),
+  },
 } satisfies Record<PolicyType, Record<string, TSchema>>;
+
+/** Words of these types are no bare names in others. Those of `sequence` came when such were in use. */
+const OWNERS = ['rate_limit', 'data_filter', 'require_approval'] as const satisfies readonly PolicyType[];
 
 /** Keys of `conditions` that are no fields to match, by type; those of OF_ALL are reserved in every type. */
 export const RESERVED_KEYS = Object.fromEntries(
@@ -332,7 +383,7 @@ export const RESERVED_KEYS = Object.fromEntries(
  * That `patternProperties` says again what `payload_schema` is makes them write types that a policy fits.
  */
 function conditionsOf(type: PolicyType, description: string, example: object): TSchema {
-  const others = new Set(Object.values(RESERVED_KEYS).flat());
+  const others = new Set(OWNERS.flatMap((owner) => RESERVED_KEYS[owner]));
   for (const own of RESERVED_KEYS[type]) others.delete(own);
   const fields = Type.Object({ ...OF_TYPE[type], ...OF_ALL });
   return Type.Unsafe({
@@ -344,6 +395,28 @@ function conditionsOf(type: PolicyType, description: string, example: object): T
     examples: [example],
   });
 }
+
+/** One of `after`, or `unless` (src/policy/compile.ts). */
+export const SequenceStep = Type.Unsafe({
+  ...Type.Object({
+    ...OF_ALL,
+    patterns: OF_TYPE.data_filter.patterns,
+    detectors: OF_TYPE.data_filter.detectors,
+    regions: OF_TYPE.data_filter.regions,
+    fields: OF_TYPE.data_filter.fields,
+    outcome: Type.Optional(
+      Type.Literal('any', {
+        description: 'Blocked events are steps, too. Left out: only what was not blocked is one.',
+      }),
+    ),
+  }),
+  patternProperties: { '^payload_schema$': component('PayloadSchema') },
+  propertyNames: { not: { enum: ['redact', 'threshold', 'window', 'per', 'timeout', 'on_timeout'] } },
+  additionalProperties: component('FieldCondition'),
+  description:
+    'What an event has to be to be the step: conditions as those of `block_action`; with `patterns` or `detectors` what a `data_filter` finds. `{}`: every event.',
+  examples: [{ type: 'tool_call', tool: 'read_file', 'payload.arguments.path': { glob: '*.env' } }],
+});
 
 /** By the name under which each is in the description. */
 export const CONDITIONS: Record<PolicyType, { name: string; schema: TSchema }> = {
@@ -378,5 +451,18 @@ export const CONDITIONS: Record<PolicyType, { name: string; schema: TSchema }> =
       timeout: '15m',
       on_timeout: 'deny',
     }),
+  },
+  sequence: {
+    name: 'SequenceConditions',
+    schema: conditionsOf(
+      'sequence',
+      'Matches an event by what was before it: all of `after` occurred in that order, and `unless` did not.',
+      {
+        tool: ['http_post', 'send_email'],
+        after: [{ tool: 'read_file', 'payload.arguments.path': { glob: '*.env' } }],
+        within: '1h',
+        per: 'trace',
+      },
+    ),
   },
 };

@@ -10,6 +10,8 @@ import { PolicyCreate } from './policy.ts';
 
 /** Policies that one evaluation may bring: each is compiled for it. */
 const EVALUATED_POLICIES_MAX = 20;
+/** More than a sequence has steps, so that others may lie between. */
+const BEFORE_MAX = 20;
 
 const { type, conditions, actions, severity } = PolicyCreate.properties;
 
@@ -43,9 +45,26 @@ export const EvaluatedEvent = Type.Object(
 );
 export type EvaluatedEvent = Type.Static<typeof EvaluatedEvent>;
 
+/** Made up as it is. */
+const BeforeEvent = Type.Object(
+  {
+    type: about(MadeUp.type, 'Its type.'),
+    payload: about(MadeUp.payload, 'Its payload.'),
+    trace_id: Type.Optional(about(MadeUp.trace_id, 'Left out: it belongs to no trace.')),
+    timestamp: Type.Optional(about(MadeUp.timestamp, 'Left out: now. Not before that of the one in front of it.')),
+  },
+  { additionalProperties: false },
+);
+
 export const PolicyEvaluation = Type.Object(
   {
     event: about(EvaluatedEvent, 'What is judged.'),
+    before: Type.Optional(
+      about(
+        Type.Array(BeforeEvent, { minItems: 1, maxItems: BEFORE_MAX }),
+        `Events of the agent that are judged before it, in this order, for policies of the type \`sequence\`: 1 to ${BEFORE_MAX}. Left out: nothing occurred before.`,
+      ),
+    ),
     policies: Type.Optional(
       about(
         Type.Array(PolicyDraft, { minItems: 1, maxItems: EVALUATED_POLICIES_MAX }),

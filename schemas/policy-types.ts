@@ -6,7 +6,7 @@ import Type, { type TProperties, type TSchema } from 'typebox';
 import { POLICY_TYPES, type PolicyType } from './closed-sets.ts';
 
 import { PolicyMatch } from './event.ts';
-import { ConditionsDetail, DataFilterDetail, RateLimitDetail } from './match-detail.ts';
+import { ConditionsDetail, DataFilterDetail, RateLimitDetail, SequenceDetail } from './match-detail.ts';
 import { Policy, PolicyCreate, PolicyPatch } from './policy.ts';
 import { CONDITIONS, component } from './policy-conditions.ts';
 
@@ -15,6 +15,7 @@ const NAMES: Record<PolicyType, string> = {
   rate_limit: 'RateLimit',
   data_filter: 'DataFilter',
   require_approval: 'RequireApproval',
+  sequence: 'Sequence',
 };
 
 const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
@@ -22,6 +23,7 @@ const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
   rate_limit: { name: 'RateLimitDetail', schema: RateLimitDetail },
   data_filter: { name: 'DataFilterDetail', schema: DataFilterDetail },
   require_approval: { name: 'ConditionsDetail', schema: ConditionsDetail },
+  sequence: { name: 'SequenceDetail', schema: SequenceDetail },
 };
 
 /** name -> schema, of everything here that stands among the components of the description. */

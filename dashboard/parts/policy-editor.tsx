@@ -30,6 +30,8 @@ const STARTS: Record<PolicyType, string> = {
   block_action: '{\n  "type": "tool_call",\n  "payload.tool": ""\n}',
   rate_limit: '{\n  "type": "tool_call",\n  "threshold": 100,\n  "window": "1h",\n  "per": "payload.tool"\n}',
   data_filter: '{\n  "detectors": ["email", "credit_card", "api_key"],\n  "redact": true\n}',
+  sequence:
+    '{\n  "type": "tool_call",\n  "payload.tool": "",\n  "after": [{ "payload.tool": "" }],\n  "within": "1h",\n  "per": "agent"\n}',
   require_approval: '{\n  "type": "tool_call",\n  "payload.tool": "",\n  "timeout": "1h",\n  "on_timeout": "deny"\n}',
 };
 

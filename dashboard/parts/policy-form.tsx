@@ -35,8 +35,12 @@ const SHOWN: Record<PolicyType, readonly string[]> = {
   rate_limit: ['threshold', 'window', 'per', 'expression'],
   data_filter: ['patterns', 'detectors', 'regions', 'fields', 'redact', 'expression'],
   require_approval: ['timeout', 'on_timeout', 'expression'],
+  sequence: ['within', 'per', 'at_least', 'expression'],
 };
-const RESERVED = [...new Set([...Object.values(SHOWN).flat(), 'payload_schema'])];
+const { sequence: ofSequence, ...ofOthers } = SHOWN;
+const RESERVED = [...new Set([...Object.values(ofOthers).flat(), 'payload_schema'])];
+/** These are fields in other types. */
+const OF_SEQUENCE = [...RESERVED, ...ofSequence, 'after', 'unless', 'same', 'sum'];
 const FIELDS = ['type', 'payload.tool', 'payload.arguments', 'payload.prompt', 'payload.model', 'trace_id'];
 /** Fields and values are suggested from what these begin with. */
 const NEWEST = 'v1/events?payload=preview&limit=100';
@@ -48,7 +52,7 @@ const WORDS: Record<string, string> = {
 };
 
 export function PolicyForm({ type, text, onText }: Edit & { type: PolicyType }) {
-  const form = formOf(text, RESERVED, SHOWN[type]);
+  const form = formOf(text, type === 'sequence' ? OF_SEQUENCE : RESERVED, SHOWN[type]);
   const facets = useRead<EventFacets>('v1/events/facets').value;
   const newest = useRead<Page<EventRow>>(NEWEST).value;
   const recorded = useMemo(() => recordedFields(newest?.items.map((one) => one.payload_preview ?? '') ?? []), [newest]);
@@ -225,6 +229,14 @@ function OfType({ type, ...edit }: Edit & { type: PolicyType }) {
       <div class="columns">
         <OneText name="timeout" label="Waits for (30s, 15m, 1h, 1d)" isValue {...edit} />
         <Choice name="on_timeout" label="Without a decision" values={ON_TIMEOUT} {...edit} />
+      </div>
+    );
+  if (type === 'sequence')
+    return (
+      <div class="columns">
+        <OneText name="within" label="In the last (60, 5m, 1h, 1d)" isValue {...edit} />
+        <OneText name="per" label="In the events of one (agent, trace, account, payload.customer)" {...edit} />
+        <OneText name="at_least" label="The last step at least so often" isValue {...edit} />
       </div>
     );
   return type === 'data_filter' ? <OfFilter {...edit} /> : null;

@@ -54,6 +54,10 @@ export const COUNTERS_KNOWN_MAX = 10_000;
  */
 export const SEQUENCE_VALUES_MAX = 64;
 export const SEQUENCE_SCOPES_MAX = 10_000;
+/** Active sequences of an account: an event may be a step of each, and is then asked about in one call. */
+export const SEQUENCES_ACTIVE_MAX = 20;
+/** A process that makes a memory known and says nothing for so long has died; as sequences.lua has it. */
+export const SEQUENCE_LEASE_MS = 10_000;
 /**
  * Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other
  * bodies.

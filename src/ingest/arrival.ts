@@ -15,7 +15,7 @@ export class Arrivals {
   readonly #first: Moment;
   /** Where they are not neighbours in one millisecond. */
   readonly #each: readonly Moment[] | undefined;
-  /** Of elements that had to have one before they were encoded. */
+  /** Ids of elements that had to have one before they were encoded. */
   #ids: string[] | undefined;
 
   private constructor(first: Moment, each?: readonly Moment[]) {

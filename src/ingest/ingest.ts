@@ -4,8 +4,7 @@
 //   begin     has this Idempotency-Key been answered?                       409, or the first answer again
 //   admit     is there room downstream?                                     503
 //   judge     every rule of every event, from memory
-//   reserve   permits of rate limits for all events of the tick, one round trip 503
-//   sequences what occurred before, where a sequence asks for it or the event is a step of one; one round trip 503
+//   reserve   permits of rate limits, and what occurred before where a sequence asks; a round trip each 503
 //   decide    allowed, blocked or pending
 //   encode    the row that ClickHouse will be given, a summary, the answer
 //   aside     what shadows would have said (shadow-judging.ts), what events cost (event-cost.ts), of accounts that ask

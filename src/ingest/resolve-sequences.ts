@@ -45,7 +45,7 @@ export function toSettle({ events, elements }: SequencesAsked, judged: readonly 
   return events.filter(isKept).map(({ id }) => id);
 }
 
-/** Of each element; undefined: nothing matches. */
+/** The answers by element; undefined: nothing matches. */
 export function matchedSequences(
   { elements }: SequencesAsked,
   answers: readonly SequenceAnswers[],

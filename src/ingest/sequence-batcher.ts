@@ -1,5 +1,5 @@
 // Asks the memory of sequences for all submissions of an event loop tick in one round trip (between the rate limits and
-// the decision; sequences/sequence-store.ts). Submissions of one account are counted in the order in which they came.
+// the decision; quotas/sequence-store.ts). Submissions of one account are counted in the order in which they came.
 // Failure: if it cannot be asked the submissions that wait are refused (fail closed); steps that were kept stay kept.
 import { ServiceError } from '../common/errors.ts';
 import type { SequenceStore, SequencesCounted, ToCount } from '../policy/quotas/sequence-store.ts';
@@ -9,11 +9,11 @@ type SequenceWaiter = {
   sequencesCounted(counted: SequencesCounted): void;
   refused(error: ServiceError): void;
 };
-type Asked = { account: string; asked: ToCount; waiter: SequenceWaiter };
+type PendingAsk = { account: string; asked: ToCount; waiter: SequenceWaiter };
 
 export class SequenceBatcher {
   readonly #store: Pick<SequenceStore, 'count' | 'settle' | 'together'>;
-  #asked: Asked[] = [];
+  #asked: PendingAsk[] = [];
 
   constructor(store: Pick<SequenceStore, 'count' | 'settle' | 'together'>) {
     this.#store = store;

@@ -134,6 +134,7 @@ export const METRICS = {
   gatehouse_outbox_removed_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Mails removed from the outbox because it was full' },
   gatehouse_deliveries_waiting: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Deliveries in the queue, over all processes' },
   gatehouse_deliveries_late_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'How long the oldest due delivery has been due' },
+  gatehouse_sequences_unknown: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Sequences whose past is being read: until then they match, `state_unknown`' },
   gatehouse_backtests_running: { kind: 'gauge', of: 'backtests', labels: [], help: '1 while a backtests process runs a backtest' },
   gatehouse_backtests_waiting: { kind: 'gauge', of: 'backtests', labels: [], help: 'Backtests that wait or run, over all processes' },
   gatehouse_backtest_turns_total: { kind: 'counter', of: 'backtests', labels: ['result'], known: { result: ['done', 'failed', 'turn', 'stop', 'lost', 'broke'] }, help: 'Turns of backtests: done, failed for good, put off for others that wait, stopped with the process, lost to another or deleted, broke off' },

@@ -26,9 +26,7 @@ import { below, Mistakes, type PolicyReading } from './policy-error.ts';
 import { PatternAllowance } from './text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from './text-search/program.ts';
 
-export type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms | SequenceTerms;
-/** `sequence` is judged, and no account can have one yet: its type is in no closed set. */
-type RuleType = PolicyType | 'sequence';
+type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms | SequenceTerms;
 
 /** A policy in its compiled form. */
 export type Rule = {
@@ -37,7 +35,7 @@ export type Rule = {
   expression: Expression | null;
   schema: PayloadSchema | null;
   terms: Terms;
-  /** Of a sequence; of other types none. */
+  /** What a sequence has; other types have none. */
   steps: readonly SequenceStep[];
 };
 
@@ -50,7 +48,7 @@ export type SequenceStep = Pick<Rule, 'conditions' | 'expression' | 'schema' | '
 
 const AT = '/conditions';
 const RESERVED_IN_ALL = ['expression', 'payload_schema'];
-const KINDS: { [T in RuleType]: PolicyKind<Extract<Terms, { type: T }>> } = {
+const KINDS: { [T in PolicyType]: PolicyKind<Extract<Terms, { type: T }>> } = {
   block_action: blockAction,
   require_approval: requireApproval,
   rate_limit: rateLimit,
@@ -58,7 +56,7 @@ const KINDS: { [T in RuleType]: PolicyKind<Extract<Terms, { type: T }>> } = {
   sequence,
 };
 /** Words of these types are no bare names in policies of others. Those of `sequence` came when such were in use. */
-const OWNERS: readonly RuleType[] = ['block_action', 'require_approval', 'rate_limit', 'data_filter'];
+const OWNERS: readonly PolicyType[] = ['block_action', 'require_approval', 'rate_limit', 'data_filter'];
 /** A step with one of them is what a data filter with them finds. */
 const FILTER_KEYS = ['patterns', 'detectors', 'regions', 'fields'];
 
@@ -71,7 +69,7 @@ export function compileRule(policy: Policy, compiled?: ReadonlyMap<string, Patte
  * Checks a policy that is to be created, also for conditions that could never hold. Throws PolicyError with every
  * mistake.
  */
-export function checkParts(type: RuleType, conditions: unknown): void {
+export function checkParts(type: PolicyType, conditions: unknown): void {
   const mistakes = new Mistakes();
   const { conditions: fields, steps } = readParts(type, conditions, mistakes);
   const given = conditions as PolicyConditions;
@@ -86,7 +84,7 @@ export function checkParts(type: RuleType, conditions: unknown): void {
 }
 
 function findIn(
-  type: RuleType,
+  type: PolicyType,
   given: PolicyConditions,
   of: { fields: readonly FieldCondition[]; at: string },
   mistakes: Mistakes,
@@ -96,7 +94,7 @@ function findIn(
 
 /** Throws PolicyError with every mistake. */
 function compileParts(
-  type: RuleType,
+  type: PolicyType,
   conditions: unknown,
   compiled?: ReadonlyMap<string, Pattern>,
 ): Omit<Rule, 'policy'> {
@@ -110,7 +108,7 @@ type Parts = Omit<Rule, 'policy' | 'terms' | 'steps'> & { terms: Terms | undefin
 
 /** Throws PolicyError where the conditions cannot be inspected, one by one. */
 function readParts(
-  type: RuleType,
+  type: PolicyType,
   conditions: unknown,
   mistakes: Mistakes,
   compiled?: ReadonlyMap<string, Pattern>,
@@ -125,7 +123,7 @@ function readParts(
   return { ...parts, steps: type === 'sequence' ? readSteps(given, reading) : NO_STEPS };
 }
 
-function readEach(type: RuleType, given: PolicyConditions, at: string, reading: PolicyReading): Parts {
+function readEach(type: PolicyType, given: PolicyConditions, at: string, reading: PolicyReading): Parts {
   const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], { type, at }, reading));
   const expression = compileExpression(given['expression'], at, reading);
   const schema =
@@ -169,11 +167,11 @@ function stepAt(place: number): string {
   return place === 0 ? below(AT, 'unless') : below(below(AT, 'after'), place - 1);
 }
 
-function kindOf(type: RuleType): PolicyKind<Terms> {
+function kindOf(type: PolicyType): PolicyKind<Terms> {
   return Object.hasOwn(KINDS, type) ? KINDS[type] : unreachable(type as never);
 }
 
-type Place = { type: RuleType; at: string };
+type Place = { type: PolicyType; at: string };
 
 function compileField(key: string, value: unknown, of: Place, reading: PolicyReading): FieldCondition[] {
   const { mistakes } = reading;

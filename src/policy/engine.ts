@@ -57,9 +57,7 @@ import type { TextView } from './text-view.ts';
 //   a text that begins like JSON and cannot be read     counts as a match where a policy leads into it, `not_json`
 //   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is called
 //   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
-// Nothing else is asked for. The one state kept between events is what automata have learned, which changes no
-// judgement.
-
+// The one state kept between events is what automata have learned, which changes no judgement.
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
 export const ALLOWED: Decision = Object.freeze({
   outcome: 'allowed',
@@ -133,7 +131,7 @@ export class RuleSet {
   shadows: Shadows | undefined;
   /** What tokens cost the account. Set as `shadows` is. */
   prices: PriceList | undefined;
-  /** Behind those of the policies the steps of sequences. */
+  /** Steps of sequences stand last. */
   readonly #entries: IndexedRule[];
   readonly #onRuleError: (policyId: string, error: unknown) => void;
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
@@ -431,7 +429,7 @@ export class RuleSet {
     }
   }
 
-  #reasonOf(error: unknown, rule: Rule): NonNullable<Detail['reason']> {
+  #reasonOf(error: unknown, rule: Rule): 'budget' | 'expression_error' | 'error' {
     if (error instanceof OverBudget) return 'budget';
     if (error instanceof ExpressionFailed) return 'expression_error';
     this.#onRuleError(rule.policy.id, error);

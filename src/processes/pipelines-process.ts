@@ -11,6 +11,7 @@ import { removeMails } from '../../pipelines/alert/channels/mail-folder.ts';
 import { DeliveryWorker } from '../../pipelines/alert/worker.ts';
 import { ApprovalExpiry } from '../../pipelines/approval/expiry.ts';
 import { Pipelines } from '../../pipelines/pipelines.ts';
+import { MemoryWorker } from '../../pipelines/sequences/memory-worker.ts';
 import { ShadowExpiry } from '../../pipelines/shadow/shadow-expiry.ts';
 import { Watcher } from '../../pipelines/watch/watcher.ts';
 import { readVerification } from '../audit/daily-verification.ts';
@@ -53,6 +54,7 @@ export async function pipelinesParts({
   const redis = makeCommands(config);
   const clickhouse = makeClickHouse(config);
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse });
+  const mayWork = () => watch.trouble !== REGISTRY_MISSING && watch.trouble !== OTHER_INSTALLATION;
   const alertLog = log.child({ part: 'deliveries' });
   const channels = makeChannels(config, { log: alertLog, metrics, outbox: outboxFolderOf(config) });
   const { senders } = channels;
@@ -70,7 +72,11 @@ export async function pipelinesParts({
     processName: config.processName,
     onEnqueued: (lanes) => deliveries.wake(lanes),
     removeMails: (deliveryIds) => removeMails(outboxFolderOf(config), deliveryIds),
-    mayWork: () => watch.trouble !== REGISTRY_MISSING && watch.trouble !== OTHER_INSTALLATION,
+    mayWork,
+  });
+  const memories = new MemoryWorker({
+    ...{ redis, clickhouse, keys: makeKeys(config), metrics, mayWork },
+    log: log.child({ part: 'sequences' }),
   });
   const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
   const expiry = new ApprovalExpiry({
@@ -92,6 +98,7 @@ export async function pipelinesParts({
     new DependencyGauges({ metrics, redis, clickhouse }),
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
+    memories,
     { name: 'shadow expiry', start: () => shadows.start(), stop: () => shadows.stop() },
   ];
 }

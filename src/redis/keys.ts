@@ -239,7 +239,8 @@ export class Keys {
     this.#a(account, `rate:${policy}:${digest(value)}`);
 
   /**
-   * Hash: memories of sequence policies (sequences/sequence-part.ts) that are known, and until when scopes are missing.
+   * Hash: memories of sequence policies (sequences/sequence-part.ts) that are known, until when scopes are missing, and
+   * what their logs have lost.
    */
   sequences = (account: string) => this.#a(account, 'sequences');
   /** Hash, PEXPIRE a little over the window: what occurred in a scope, by the value of `same`. */
@@ -249,7 +250,15 @@ export class Keys {
   sequenceScopes = (account: string, memory: string) => this.#a(account, `sequence-scopes:${memory}`);
   /** List `<epoch ms> <key of its steps>`: events that were approved, until the next event of a sequence is counted. */
   sequencesApproved = (account: string) => this.#a(account, 'sequences:approved');
-  /** String, PEXPIRE: JSON of the steps that a pending event is once it is approved. */
+  /** List: what occurred while a memory is not known (sequences.lua). */
+  sequenceLog = (account: string, memory: string) => this.#a(account, `sequence-log:${memory}`);
+  /** String, PEXPIRE: a random token of who makes a memory known. */
+  sequenceLease = (account: string, memory: string) => this.#a(account, `sequence-lease:${memory}`);
+  /** Set: ids of the active sequences. */
+  activeSequences = (account: string) => this.#a(account, 'policies:sequences');
+  /** Set `<account>/<policy id>`: active sequences whose memory is not known yet. */
+  sequencesWanted = (shard: number) => this.#r(shard, 'sequences-wanted');
+  /** Hash, PEXPIRE: JSON of the steps that a pending event is once it is approved, by who has written it. */
   sequenceLater = (account: string, event: string) => this.#a(account, `sequence-later:${event}`);
 
   /** Hash backtest id -> JSON BacktestRecord: how each stands, without its result. */

@@ -3,17 +3,23 @@
 -- src/policy/sequences/sequence-memory.ts does the same in memory, and says what the words mean.
 -- KEYS[1] hash: `<memory>` -> '1', what occurred in its window is known; `<memory>/over` -> epoch ms until which scopes are missing,
 -- there for each memory that has a scope
+-- `<memory>/cut` -> entries that its log has lost
 -- KEYS[2] list `<epoch ms> <key of what comes>`: events that were approved, or recorded, and are kept as steps by the next call
 -- KEYS others, named in the input by their number. A scope: hash value -> state (msgpack), `!over` -> epoch ms until which values are
 -- missing; PEXPIRE a little over the window. An index: sorted set of a memory's scopes by the epoch ms at which nothing of them counts.
--- ARGV[1] JSON {memories: [[name, window, steps, at least, has unless 0/1, index, most]],
---   events: [[id, outcome, asks, marks, later, waitMs, at, agent]], submission}   later: key of what comes once it is approved or recorded, or 0
+-- The log of a memory: list of JSON, what occurred while it is not known, the oldest first; read by who makes it known.
+-- ARGV[1] JSON {memories: [[name, window, steps, at least, has unless 0/1, index, most, log]],
+--   events: [[id, outcome, asks, marks, later, waitMs, at, agent, recorded 0/1]], submission, build}
+--   later: key of what comes once it is approved or recorded, or 0
+--   build: nothing, or of who makes the one memory known {token, lease, read, policies, policy, text, wanted, member}: its steps are kept
+--   although it is not known; nothing is done where the key `lease` is not `token`. read: entries of the log that were kept; where there
+--   are no others and the policy is `text` still, the memory is known from now on. The last five are left out where there are more.
 --   ask [memory, value, own, unless, open or 0, all or 0, blocks 0/1, amount]
 --   mark [memory, value, scopes, [[place, path, any outcome 0/1]], amount]   most, amount: five parts of six digits, the lowest first, or 0
 --   at: epoch ms at which it occurred; 0: now
 -- ARGV[2], ARGV[3] values of a scope and scopes of a memory that are kept
 -- ARGV[4...] for each event what is written to `later`: JSON {id, agent, memories, keys, marks}, which names its keys itself
--- Result: JSON {now, answers: for each event, for each ask [reason or 0, [[epoch ms, id, path]], id of what it waits for or 0], or 0}
+-- Result: JSON {now, built: `lost`, `more`, `changed`, `known` or nothing, answers: for each event, for each ask [reason or 0, [[epoch ms, id, path]], id of what it waits for or 0], or 0}
 -- Guarantees: a step is kept only of an event that is not blocked, by these sequences either, unless any outcome counts; one of `unless` only
 -- once the event is recorded, but for those behind it in its submission, which are recorded with it or not at all. An event is asked
 -- about before it is kept. The clock is Redis's.
@@ -23,6 +29,8 @@ local ANY, OVER = '*', '!over'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at, keys, memories
+local isBuild = false
+local LOG_MAX, LEASE_MS = 20000, 10000
 
 local function read(given)
   local names = {}
@@ -30,6 +38,7 @@ local function read(given)
   for i, one in ipairs(given) do
     memories[i] = { name = one[1], window = one[2], steps = one[3], least = one[4], unless = one[5] == 1, index = keys[one[6]] }
     memories[i].most = one[7] ~= 0 and one[7] or nil
+    memories[i].log = keys[one[8]]
     names[2 * i - 1], names[2 * i] = one[1], one[1] .. '/over'
   end
   if #names == 0 then return end
@@ -225,9 +234,24 @@ local function toMark(memory, key, value)
   return redis.call('HKEYS', key)
 end
 
+-- The oldest entries go: by then they are stored, where who makes the memory known looks first.
+local function note(memory, mark, outcome, id, agent, isKnown)
+  local scopes = {}
+  for i, number in ipairs(mark[3]) do scopes[i] = keys[number] end
+  local entry = { at = at, id = id, agent = agent, outcome = outcome, recorded = isKnown and 1 or 0 }
+  entry.value, entry.scopes, entry.places, entry.amount = mark[2], scopes, mark[4], mark[5]
+  redis.call('HSETNX', KEYS[1], memory.name .. '/over', '0')
+  if redis.call('RPUSH', memory.log, cjson.encode(entry)) > LOG_MAX then
+    redis.call('LPOP', memory.log)
+    redis.call('HINCRBY', KEYS[1], memory.name .. '/cut', 1)
+  end
+  redis.call('PEXPIRE', memory.log, string.format('%.0f', memory.window + 1000))
+end
+
 -- `isKnown`: it is recorded, and approved if it had to be.
 local function keep(mark, outcome, id, agent, isKnown)
   local memory, value = memories[mark[1]], mark[2]
+  if not memory.known and not isBuild then return note(memory, mark, outcome, id, agent, isKnown) end
   local places, waits = {}, false
   for _, place in ipairs(mark[4]) do
     local waitsHere = place[1] == 0 and outcome ~= 'blocked' and not isKnown
@@ -259,19 +283,28 @@ for _ = 1, APPROVED_AT_ONCE do
   local approved = redis.call('LPOP', KEYS[2])
   if not approved then break end
   local ms, later = string.match(approved, '^(%d+) (.+)$')
-  local text = redis.call('GET', later)
-  if text then
+  -- By the front that counted it, under '', and by who made a memory known since, under its name.
+  local all, texts = redis.call('HGETALL', later), {}
+  for i = 1, #all, 2 do texts[all[i]] = all[i + 1] end
+  for by, text in pairs(texts) do
     local event = cjson.decode(text)
     at, keys = math.min(tonumber(ms), now), event.keys
     read(event.memories)
-    for _, mark in ipairs(event.marks) do keep(mark, 'allowed', event.id, event.agent, true) end
-    redis.call('DEL', later)
+    for _, mark in ipairs(event.marks) do
+      if by ~= '' or not texts[memories[mark[1]].name] then keep(mark, 'allowed', event.id, event.agent, true) end
+    end
   end
+  redis.call('DEL', later)
 end
 
 keys = KEYS
 read(input.memories)
-local answers = {}
+local answers, build = {}, input.build
+if build then
+  if redis.call('GET', keys[build.lease]) ~= build.token then return cjson.encode({ now = now, built = 'lost', answers = {} }) end
+  redis.call('PEXPIRE', keys[build.lease], LEASE_MS)
+  isBuild = true
+end
 for i, event in ipairs(input.events) do
   local id, outcome, later, waitMs = event[1], event[2], event[5], event[6]
   at = event[7] > 0 and event[7] or now
@@ -280,9 +313,22 @@ for i, event in ipairs(input.events) do
     answers[i][j] = answerTo(ask)
     if answers[i][j] ~= 0 and ask[7] == 1 then outcome = 'blocked' end
   end
-  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, event[8], false) end
+  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, event[8], event[9] == 1) end
   if outcome ~= 'blocked' and later > 0 then
-    redis.call('SET', keys[later], ARGV[3 + i], 'PX', string.format('%.0f', waitMs))
+    redis.call('HSET', keys[later], isBuild and memories[1].name or '', ARGV[3 + i])
+    redis.call('PEXPIRE', keys[later], string.format('%.0f', waitMs))
   end
 end
-return cjson.encode({ now = now, answers = answers })
+local built
+if build and build.text then
+  local memory = memories[1]
+  if redis.call('LLEN', memory.log) > build.read or redis.call('HEXISTS', KEYS[1], memory.name .. '/cut') == 1 then built = 'more'
+  elseif redis.call('HGET', keys[build.policies], build.policy) ~= build.text then built = 'changed'
+  else
+    built = 'known'
+    redis.call('HSET', KEYS[1], memory.name, '1')
+    redis.call('DEL', memory.log)
+    redis.call('SREM', keys[build.wanted], build.member)
+  end
+end
+return cjson.encode({ now = now, built = built, answers = answers })

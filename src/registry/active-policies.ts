@@ -8,14 +8,15 @@ import { POLICIES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import type { Keys } from '../redis/keys.ts';
 import { below, type CommandArgs, type Guard } from './commit.ts';
 import { type Actor, shareOf } from './principal.ts';
+import { memoryGone, memoryWrites } from './sequence-memories.ts';
 
 /** The name of the guard that does not hold where there are too many of them. */
 type RoomGuard = 'active' | 'shadows';
 
-/** Puts a policy where its mode and status say. */
-export function activeWrites(keys: Keys, account: string, policy: Policy): CommandArgs[] {
+/** Puts a policy where its mode and status say. `before`: what it was; left out, it is new. */
+export function activeWrites(keys: Keys, account: string, policy: Policy, before?: Policy): CommandArgs[] {
   const { id, mode, status, expires_at: expiresAt } = policy;
-  const gone = inactiveWrites(keys, account, id);
+  const gone = [...goneWrites(keys, account, id), ...memoryWrites(keys, account, policy, before)];
   if (status !== 'active') return gone;
   if (mode !== 'shadow') return [...gone, ['sadd', keys.activePolicies(account), id]];
   const expiry: CommandArgs[] =
@@ -27,6 +28,10 @@ export function activeWrites(keys: Keys, account: string, policy: Policy): Comma
 
 /** The writes of a policy that is inactive, or gone. */
 export function inactiveWrites(keys: Keys, account: string, id: string): CommandArgs[] {
+  return [...goneWrites(keys, account, id), ...memoryGone(keys, account, id)];
+}
+
+function goneWrites(keys: Keys, account: string, id: string): CommandArgs[] {
   return [
     ['srem', keys.activePolicies(account), id],
     ['srem', keys.activeShadows(account), id],

@@ -76,9 +76,12 @@ export async function reviewApproval(
   return { verdict: 'blocked', agentText, policyId: redacting.policy_id };
 }
 
-/** Rate limits count events when they come, and are not asked again; who asks for approval does not block. */
+/**
+ * Rate limits and sequences ask what was before an event when it comes, and are not asked again; who asks for approval
+ * does not block.
+ */
 function blocks({ type, actions }: Policy): boolean {
-  return type !== 'rate_limit' && type !== 'require_approval' && actions.includes('block');
+  return !['rate_limit', 'sequence', 'require_approval'].includes(type) && actions.includes('block');
 }
 
 /** An answer knows a policy at the revision that it names. */

@@ -7,7 +7,6 @@
 // Redis unreachable, or emptied: ServiceError `unavailable`, answered as 503: no key and no event is accepted by stale
 // records.
 
-import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ConnectionRecord } from '../../schemas/connection.ts';
@@ -31,6 +30,7 @@ import { PolicyTexts } from './policy-texts.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 import { registryMissing } from './registry-missing.ts';
 import type { SessionRecord } from './sessions.ts';
+import { traceKeyOf } from './trace-key.ts';
 
 /** `usedMs`: when the session was last used, as far as is known here; the request that uses it writes it. */
 type SignedIn = { principal: Principal; usedMs: number };
@@ -174,9 +174,11 @@ export class RegistryCache {
       const policies = await this.#policyTexts.activeOf(key, texts);
       const inForce = policies.filter(isInForce);
       this.#onPolicies(account, inForce);
-      const redacts = inForce.some(({ conditions }) => (conditions as Record<string, unknown>)['redact'] === true);
+      const isHashed = inForce.some(
+        ({ conditions }) => conditions['redact'] === true || conditions['same'] !== undefined,
+      );
       const prices = priced === null ? undefined : (JSON.parse(priced) as PriceTableRecord);
-      return this.#compile(key, policies, { prices, traceKey: redacts ? await this.#traceKey(account) : undefined });
+      return this.#compile(key, policies, { prices, traceKey: isHashed ? await this.#traceKey(account) : undefined });
     }) as Promise<RuleSet>;
   }
 
@@ -205,10 +207,8 @@ export class RegistryCache {
     return rules;
   }
 
-  /** Made by the first front that needs it. */
-  async #traceKey(account: string): Promise<string> {
-    const made = randomBytes(32).toString('base64url');
-    return (await this.#read(() => this.#redis.set(this.#keys.traceKey(account), made, 'NX', 'GET'))) ?? made;
+  #traceKey(account: string): Promise<string> {
+    return this.#read(() => traceKeyOf({ redis: this.#redis, keys: this.#keys }, account));
   }
 
   async #readPrincipal(sha256: string, dependsOn: DependsOn): Promise<Principal | null> {

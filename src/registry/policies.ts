@@ -12,7 +12,7 @@ import { isoTime } from '../../schemas/time.ts';
 import type { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId, mintId } from '../common/ids.ts';
-import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
+import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SEQUENCES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
@@ -25,7 +25,8 @@ import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './l
 import { AGENT_FULL, commonRefusal, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, keepWithin, waitingAs } from './principal.ts';
-import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
+import { isActiveSequence, roomForSequences } from './sequence-memories.ts';
+import { isExpired, noTrial, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
 
 type PolicyFilter = NamedFilter & {
   agent_id?: readonly string[] | undefined;
@@ -65,6 +66,7 @@ export class Policies {
   draft(account: string, body: PolicyCreate, actor: Actor, work: PolicyWork): Promise<Policy> {
     return answering(async () => {
       keepWithin(actor, body.agent_id ?? null, { what: 'policy', path: '/agent_id' });
+      if (body.type === 'sequence') throw noTrial('/type');
       const { policy } = await this.#made(account, { body, actor, work, atMs: this.#now() });
       const { agent_id: agent } = policy;
       if (
@@ -195,17 +197,20 @@ export class Policies {
   #recounted(account: string, actor: Actor): Required<Pick<Edit<Policy>, 'more' | 'refusal'>> {
     return {
       more: (before, after) => {
-        if (after.status !== before.status) return this.#counted(account, after, actor);
-        return after.expires_at === before.expires_at ? {} : { writes: activeWrites(this.#keys, account, after) };
+        if (after.status !== before.status) return this.#counted(account, after, actor, before);
+        const isMoved = after.expires_at !== before.expires_at || after.type === 'sequence';
+        return isMoved ? { writes: activeWrites(this.#keys, account, after, before) } : {};
       },
       refusal: (guard) => refusal(guard, actor),
     };
   }
 
   /** What keeps count of the active ones. */
-  #counted(account: string, policy: Policy, actor: Actor): More {
-    const writes = activeWrites(this.#keys, account, policy);
-    return policy.status === 'active' ? { guards: [roomFor(this.#keys, account, policy, actor)], writes } : { writes };
+  #counted(account: string, policy: Policy, actor: Actor, before?: Policy): More {
+    const writes = activeWrites(this.#keys, account, policy, before);
+    if (policy.status !== 'active') return { writes };
+    const sequences = roomForSequences(this.#keys, account, isActiveSequence(policy) ? 1 : 0);
+    return { guards: [roomFor(this.#keys, account, policy, actor), ...sequences], writes };
   }
 
   #now(): number {
@@ -275,6 +280,8 @@ export function refusal(guard: string, actor: Actor): ServiceError {
       return invalid({ path: '/shadow_of', message: 'no such policy' });
     case 'shadows':
       return invalid({ path: '/status', message: tooMany('active shadows', SHADOWS_ACTIVE_MAX, actor) });
+    case 'sequences':
+      return invalid({ path: '/status', message: tooMany('active sequences', SEQUENCES_ACTIVE_MAX, actor) });
     case 'active':
       return invalid({ path: '/status', message: tooMany('active policies', POLICIES_ACTIVE_MAX, actor) });
     default:

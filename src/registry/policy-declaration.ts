@@ -18,7 +18,7 @@ import { differencesOf } from '../common/differences.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
-import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
+import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SEQUENCES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
@@ -27,8 +27,11 @@ import type { ChangeStep, NamedRecords, Read } from './named-records.ts';
 import { creationDetails, isThere, newPolicy, policyRecords, refusal } from './policies.ts';
 import { readPolicy } from './policy-record.ts';
 import type { Actor } from './principal.ts';
+import { isActiveSequence, roomForSequences } from './sequence-memories.ts';
 import { shadowMistakes, withExpiry } from './shadow-policies.ts';
 
+/** Guards of what there may be. */
+const BOUNDS = ['full', 'active', 'shadows', 'sequences'];
 /** A declaration with more mistakes names the first ones. */
 const MISTAKES_SHOWN_MAX = 50;
 
@@ -69,7 +72,7 @@ export class PolicyDeclarations {
       if (shown.hash !== wanted) return { plan: shown, isStale: true };
       const refused = await this.#commit(account, { planned, owner, at }, actor);
       if (refused === undefined) return { plan: { ...shown, applied: true }, isStale: false };
-      if (refused === 'full' || refused === 'active' || refused === 'shadows') throw refusal(refused, actor);
+      if (refused !== undefined && BOUNDS.includes(refused)) throw refusal(refused, actor);
       return AGAIN;
     });
   }
@@ -158,8 +161,9 @@ export class PolicyDeclarations {
   /** The bounds hold for what there is after the whole plan. */
   #roomFor(account: string, planned: readonly Planned[], actor: Actor): Guard[] {
     const { keys } = this.#store;
-    const { more, moreActive, moreShadows } = growthOf(planned);
+    const { more, moreActive, moreShadows, moreSequences } = growthOf(planned);
     return [
+      ...roomForSequences(keys, account, moreSequences),
       ...(more > 0 ? [below('full', ['hlen', keys.policies(account)], POLICIES_MAX - more + 1)] : []),
       ...(moreActive > 0 ? [roomFor(keys, account, { mode: 'enforce' }, actor, moreActive)] : []),
       ...(moreShadows > 0 ? [roomFor(keys, account, { mode: 'shadow' }, actor, moreShadows)] : []),
@@ -171,7 +175,7 @@ export class PolicyDeclarations {
     const isGone = before !== undefined && before.record.id !== after?.id;
     return [
       ...(isGone ? inactiveWrites(keys, account, before.record.id) : []),
-      ...(after === null ? [] : activeWrites(keys, account, after)),
+      ...(after === null ? [] : activeWrites(keys, account, after, isGone ? undefined : before?.record)),
     ];
   }
 }
@@ -323,7 +327,9 @@ function hashOf(owner: string, policies: readonly PlannedPolicy[]): string {
 }
 
 /** By how many policies a plan makes them more, and more in force, and more active shadows. */
-function growthOf(planned: readonly Planned[]): { more: number; moreActive: number; moreShadows: number } {
+function growthOf(
+  planned: readonly Planned[],
+): Record<'more' | 'moreActive' | 'moreShadows' | 'moreSequences', number> {
   const sum = (grown: (one: Planned) => number) => planned.reduce((total, one) => total + grown(one), 0);
   const active = (mode: Policy['mode']) =>
     sum(({ before, after }) => isActive(after, mode) - isActive(before?.record ?? null, mode));
@@ -331,15 +337,20 @@ function growthOf(planned: readonly Planned[]): { more: number; moreActive: numb
     more: sum(({ before, after }) => Number(after !== null) - Number(before !== undefined)),
     moreActive: active('enforce'),
     moreShadows: active('shadow'),
+    moreSequences: sum(
+      ({ before, after }) => Number(isActiveSequence(after)) - Number(isActiveSequence(before?.record)),
+    ),
   };
 }
 
 /** Throws ServiceError validation_failed. */
 function checkRoom(present: readonly Read<Policy>[], planned: readonly Planned[], actor: Actor): void {
-  const { more, moreActive, moreShadows } = growthOf(planned);
+  const { more, moreActive, moreShadows, moreSequences } = growthOf(planned);
+  const sequences = present.filter(({ record }) => isActiveSequence(record)).length;
   const active = (mode: Policy['mode']) => present.filter(({ record }) => isActive(record, mode) === 1).length;
   if (more > 0 && present.length + more > POLICIES_MAX) throw refusal('full', actor);
   if (moreActive > 0 && active('enforce') + moreActive > POLICIES_ACTIVE_MAX) throw refusal('active', actor);
+  if (moreSequences > 0 && sequences + moreSequences > SEQUENCES_ACTIVE_MAX) throw refusal('sequences', actor);
   if (moreShadows > 0 && active('shadow') + moreShadows > SHADOWS_ACTIVE_MAX) throw refusal('shadows', actor);
 }
 

@@ -14,6 +14,7 @@ import {
 } from '../../schemas/policy-evaluation.ts';
 import { isoTime, parseExactTime } from '../../schemas/time.ts';
 import { inSlices } from '../common/async.ts';
+import type { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isNumber } from '../common/exact-number.ts';
 import { isId } from '../common/ids.ts';
@@ -49,10 +50,12 @@ export class PolicyEvaluations {
   }
 
   /** Throws ServiceError validation_failed, unavailable. */
-  evaluate(account: string, { event: asked, policies: given }: PolicyEvaluation): Promise<Evaluated> {
+  evaluate(account: string, { event: asked, before, policies: given }: PolicyEvaluation): Promise<Evaluated> {
     return answering(async () => {
       const { redis, keys } = this.#store;
       checkEvent(asked);
+      for (const [i, { payload }] of (before ?? []).entries())
+        if (isNumber(payload)) throw mistake(`/before/${i}/payload`, 'must be object');
       const drafts = given?.map(policyOf);
       for (const [i, draft] of (drafts ?? []).entries())
         await checkCompiles(this.#work, account, draft, `/policies/${i}`);
@@ -65,7 +68,8 @@ export class PolicyEvaluations {
       const policies = drafts ?? (await this.#inForce(account, agentId));
       // A draft is tried for what it says; that the agent is switched off would hide it.
       const isAgentOff = drafts === undefined && agent.status === 'inactive';
-      return this.#work.evaluate(account, { policies, event: viewOf(event, agent), isAgentOff });
+      const earlier = (before ?? []).map((one) => viewOf(madeUp(one), agent));
+      return this.#work.evaluate(account, { policies, event: viewOf(event, agent), isAgentOff, before: earlier });
     });
   }
 
@@ -78,15 +82,9 @@ export class PolicyEvaluations {
     return answering(() => reviewApproval(this.#store, reviewing, account, asked));
   }
 
-  async #eventOf(account: string, { agent_id: agent, id, ...madeUp }: EvaluatedEvent): Promise<StoredEvent | null> {
+  async #eventOf(account: string, { agent_id: agent, id, ...event }: EvaluatedEvent): Promise<StoredEvent | null> {
     if (id !== undefined) return isId('event', id) ? this.#fetchEvent(account, agent, id) : null;
-    const { type, payload, trace_id: traceId, timestamp } = madeUp;
-    return {
-      type: type!,
-      traceId,
-      occurredMs: timestamp === undefined ? Date.now() : parseExactTime(timestamp)!,
-      payloadText: exactJson(payload),
-    };
+    return madeUp(event);
   }
 
   async #inForce(account: string, agent: string): Promise<Policy[]> {
@@ -96,10 +94,18 @@ export class PolicyEvaluations {
   }
 }
 
+function madeUp({ type, payload, trace_id: traceId, timestamp }: Omit<EvaluatedEvent, 'agent_id'>): StoredEvent {
+  const occurredMs = timestamp === undefined ? Date.now() : parseExactTime(timestamp)!;
+  return { type: type!, traceId, occurredMs, payloadText: exactJson(payload) };
+}
+
+function mistake(path: string, message: string): ServiceError {
+  return validationFailed('The evaluation cannot be made.', [{ path, message }]);
+}
+
 /** Recorded or made up, and not both. */
 function checkEvent(event: EvaluatedEvent): void {
-  const wrong = (path: string, message: string) =>
-    validationFailed('The evaluation cannot be made.', [{ path: `/event/${path}`, message }]);
+  const wrong = (path: string, message: string) => mistake(`/event/${path}`, message);
   if (event.id !== undefined) {
     const both = MADE_UP.find((name) => event[name] !== undefined);
     if (both !== undefined) throw wrong(both, 'an event that is named by its id has its own');

@@ -18,6 +18,7 @@ import { blockAction } from '../../src/policy/kinds/block-action.ts';
 import { dataFilter } from '../../src/policy/kinds/data-filter.ts';
 import { rateLimit } from '../../src/policy/kinds/rate-limit.ts';
 import { requireApproval } from '../../src/policy/kinds/require-approval.ts';
+import { sequence } from '../../src/policy/kinds/sequence.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { at, escaped, OpenApiChecker } from '../support/openapi.ts';
 
@@ -195,6 +196,7 @@ t.test('conditions are described with the words that the engine knows', async (t
     rate_limit: rateLimit,
     data_filter: dataFilter,
     require_approval: requireApproval,
+    sequence,
   };
   for (const type of POLICY_TYPES) {
     t.same(RESERVED_KEYS[type], [...kinds[type].reserved, 'expression', 'payload_schema'], type);

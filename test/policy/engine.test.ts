@@ -183,7 +183,7 @@ t.test('an index by agent, type and tool changes no judgement', async (t) => {
 // -- outcomes
 
 t.test('an outcome follows from type and actions alone', async (t) => {
-  const always: Record<PolicyType, object> = {
+  const always: Record<Exclude<PolicyType, 'sequence'>, object> = {
     block_action: {},
     require_approval: {},
     data_filter: { patterns: ['send'] },
@@ -197,7 +197,7 @@ t.test('an outcome follows from type and actions alone', async (t) => {
     [['alert', 'log'], 'allowed', 'pending'],
     [['log'], 'allowed', 'allowed'],
   ];
-  for (const type of Object.keys(always) as PolicyType[]) {
+  for (const type of Object.keys(always) as (keyof typeof always)[]) {
     for (const [actions, outcome, ofApproval] of rows) {
       const one = policy(type, always[type], actions);
       const decision = decideOn(new RuleSet([one]), SEND, [42]);

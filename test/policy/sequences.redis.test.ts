@@ -3,7 +3,6 @@
 import t, { type Test } from 'tap';
 import { mintId } from '../../src/common/ids.ts';
 import { SequenceStore, settledWrites } from '../../src/policy/quotas/sequence-store.ts';
-import { limitOf, ZERO } from '../../src/policy/sequences/amount.ts';
 import type {
   Memory,
   SequenceEvent,
@@ -11,6 +10,7 @@ import type {
   SequenceScope,
 } from '../../src/policy/sequences/sequence-answer.ts';
 import { laterMarks, SequenceMemory } from '../../src/policy/sequences/sequence-memory.ts';
+import { limitOf, ZERO } from '../../src/policy/sequences/summed-amount.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { type PlainEvent, type PlainPart, type PlainPolicy, PlainSequences } from '../reference/sequences.ts';
@@ -105,7 +105,7 @@ function asked(policies: readonly PlainPolicy[], plain: PlainEvent): SequenceEve
   return { id, agent: plain.agent, outcome, asks, marks, later: laterMarks(marks, outcome), waitMs: 600_000 };
 }
 
-/** Of each policy: null, or the last step that occurred and what is waited for. */
+/** For each policy: null, or the last step that occurred and what is waited for. */
 type Told = (string | null)[];
 
 function told(policies: readonly PlainPolicy[], plain: PlainEvent, answers: readonly (SequenceMatch | null)[]): Told {

@@ -156,7 +156,9 @@ export class Judge {
   }
 }
 
+/** Sequences have a reference of their own (sequences.ts). */
 const RESERVED: Record<Policy['type'], string[]> = {
+  sequence: [],
   block_action: ['expression', 'payload_schema'],
   require_approval: ['expression', 'payload_schema', 'timeout', 'on_timeout'],
   rate_limit: ['expression', 'payload_schema', 'threshold', 'window', 'per'],

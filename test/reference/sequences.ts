@@ -14,8 +14,8 @@ export type PlainPolicy = {
   most: number | null;
 };
 /**
- * Of one policy; amounts are whole. `value` null: it has none. `places`: which steps it is; 0: `unless`. `any`: of
- * these the ones that count if it is blocked.
+ * What is asked of one policy; amounts are whole. `value` null: it has none. `places`: which steps it is; 0: `unless`.
+ * `any`: of these the ones that count if it is blocked.
  */
 export type PlainPart = { places: number[]; any: number[]; isSink: boolean; value: string | null; amount: number };
 export type PlainEvent = {

@@ -8,7 +8,7 @@ import type { PolicyCreate } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { SequenceStore } from '../../src/policy/quotas/sequence-store.ts';
-import { ZERO } from '../../src/policy/sequences/amount.ts';
+import { ZERO } from '../../src/policy/sequences/summed-amount.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import type { StoredEvent } from '../../src/registry/approval-review.ts';
 import { ApprovalWaits } from '../../src/registry/approval-waits.ts';

@@ -443,7 +443,7 @@ export interface components {
          */
         PolicyAction: "block" | "alert" | "log";
         /** @description A policy that matched; `type` says which form `detail` has. */
-        PolicyMatch: components["schemas"]["BlockActionMatch"] | components["schemas"]["RateLimitMatch"] | components["schemas"]["DataFilterMatch"] | components["schemas"]["RequireApprovalMatch"];
+        PolicyMatch: components["schemas"]["BlockActionMatch"] | components["schemas"]["RateLimitMatch"] | components["schemas"]["DataFilterMatch"] | components["schemas"]["RequireApprovalMatch"] | components["schemas"]["SequenceMatch"];
         /**
          * @description `policy`: a policy decided, `policy_id` says which. `agent_inactive`: the agent is switched off. `approval`: a person decided, or the time was over.
          * @enum {string}
@@ -617,6 +617,99 @@ export interface components {
             severity: components["schemas"]["Severity"] | null;
             /** @description What the match says beyond the policy itself. */
             detail: components["schemas"]["ConditionsDetail"];
+            /**
+             * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
+             * @example Payments over 1,000 need an invoice: call request_invoice.
+             */
+            description?: string;
+        };
+        /**
+         * @description What a match of a `sequence` policy says beyond the policy itself: what was before.
+         * @example {
+         *       "after": [
+         *         {
+         *           "event_id": "evt_01jd3fq5w0c8m2v7x4k9n6t1rz",
+         *           "at": "2026-11-29T12:00:00.000Z",
+         *           "path": "/arguments/path"
+         *         }
+         *       ]
+         *     }
+         */
+        SequenceDetail: {
+            /** @description The steps that occurred, in their order; of one that must occur several times the last. Empty: the policy has none, or it is not known. */
+            after: {
+                /**
+                 * @description The event that was the step. Left out: its agent was erased.
+                 * @example evt_01jd3fq5w0c8m2v7x4k9n6t1rz
+                 */
+                event_id?: string;
+                /**
+                 * Format: date-time
+                 * @description When it was counted.
+                 * @example 2026-11-29T12:00:00.000Z
+                 */
+                at: string;
+                /**
+                 * @description JSON Pointer into its payload: where a condition of the step held. Left out where that is not known.
+                 * @example /arguments/path
+                 */
+                path?: string;
+            }[];
+            /**
+             * @description The condition that could not be evaluated. Left out unless that is so.
+             * @example expression
+             */
+            condition?: string;
+            /** @description The conditions of the event itself, all of which held, at most 20. Left out: it has none. */
+            conditions?: components["schemas"]["ConditionHeld"][];
+            /**
+             * @description Why the policy counts as matched although it could not be evaluated. `state_unknown`: what occurred before is being read, which takes seconds after the policy was made or changed. `budget`: more values or scopes occurred than are kept. `not_finished`: the event of `unless` waits for its approval, or is being recorded. The others: as of other types. Left out: it was evaluated.
+             * @enum {string}
+             */
+            reason?: "budget" | "expression_error" | "not_a_number" | "not_json" | "error" | "state_unknown" | "not_finished";
+            /**
+             * @description With `not_finished`: the event that is waited for.
+             * @example evt_01jd3fq5w0c8m2v7x4k9n6t1rz
+             */
+            waits_for?: string;
+        };
+        /** @description A match of a policy of the type `sequence`. */
+        SequenceMatch: {
+            /**
+             * @description The policy that matched.
+             * @example pol_01jd3fq5w0c8m2v7x4k9n6t1rz
+             */
+            policy_id: string;
+            /**
+             * @description The revision that the policy had then.
+             * @example 3
+             */
+            revision: number;
+            /**
+             * @description The name that the policy had then.
+             * @example no large payments
+             */
+            name: string;
+            /**
+             * @description `sequence`: which form the other fields have. (enum property replaced by openapi-typescript)
+             * @enum {string}
+             */
+            type: "sequence";
+            /**
+             * @description The actions of the policy. `log` alone never interrupts.
+             * @example [
+             *       "block",
+             *       "alert"
+             *     ]
+             */
+            actions: components["schemas"]["PolicyAction"][];
+            /**
+             * @description The severity of the policy. null: it has none.
+             * @example high
+             */
+            severity: components["schemas"]["Severity"] | null;
+            /** @description What the match says beyond the policy itself. */
+            detail: components["schemas"]["SequenceDetail"];
             /**
              * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
              * @example Payments over 1,000 need an invoice: call request_invoice.

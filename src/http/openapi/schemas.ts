@@ -115,6 +115,7 @@ import {
   ConditionScalar,
   FieldCondition,
   PayloadSchema,
+  SequenceStep,
   ShellEntry,
   SqlEntry,
 } from '../../../schemas/policy-conditions.ts';
@@ -314,6 +315,7 @@ const NAMED: Record<string, Named> = {
   ConditionOperators: of(saidOf(ConditionOperators), ConditionOperators),
   ShellEntry: of(saidOf(ShellEntry), ShellEntry),
   SqlEntry: of(saidOf(SqlEntry), SqlEntry),
+  SequenceStep: of(saidOf(SequenceStep), SequenceStep),
   PayloadSchema: of(saidOf(PayloadSchema), PayloadSchema),
   Alert: of('A rule of who is told of which signals.', Alert),
   AlertConditions: taken('Which of the signals of its kind an alert tells of. Without a key: all.', AlertConditions),

@@ -4,9 +4,9 @@
 // What has occurred Redis alone knows: judge() says which steps an event is and what has to be asked (sequences/).
 import { createHash } from 'node:crypto';
 import { exactJson } from '../../common/exact-json.ts';
-import { type Path, parsePath } from '../conditions/path.ts';
+import { type Path, parsePath, pathMistake } from '../conditions/path.ts';
 import { below, type Mistakes } from '../policy-error.ts';
-import { type Amount, FRACTION_DIGITS, limitOf } from '../sequences/amount.ts';
+import { type Amount, FRACTION_DIGITS, limitOf } from '../sequences/summed-amount.ts';
 import { DAY_SECONDS, parseDuration } from './duration.ts';
 import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
 
@@ -14,7 +14,7 @@ export type SequenceTerms = {
   type: 'sequence';
   /** By which what has occurred is kept: another meaning of the policy does not know it. */
   meaning: string;
-  /** Of `after`. */
+  /** How many `after` has. */
   steps: number;
   hasUnless: boolean;
   atLeast: number;
@@ -33,7 +33,7 @@ const SAME_MAX = 3;
 /** As many times are kept for each scope and value. */
 const AT_LEAST_MAX = 100;
 /** What decides what is remembered. */
-const REMEMBERED = ['after', 'unless', 'same', 'at_least', 'sum', 'per', 'within'];
+const REMEMBERED = ['within', 'after', 'unless', 'per', 'same', 'at_least', 'sum'];
 
 export const sequence: PolicyKind<SequenceTerms> = {
   reserved: REMEMBERED,
@@ -71,10 +71,16 @@ export const sequence: PolicyKind<SequenceTerms> = {
 
 function readPer(per: unknown, at: string, mistakes: Mistakes): SequenceTerms['per'] | undefined {
   if (per === 'trace' || per === 'agent' || per === 'account') return per;
-  const path = typeof per === 'string' ? parsePath(per) : 'must be trace, agent, account or a path';
+  const path = typeof per === 'string' ? pathOf(per) : 'must be trace, agent, account or a path';
   if (typeof path === 'object') return path;
   mistakes.add(at, path);
   return undefined;
+}
+
+/** The path, or what is wrong with it. */
+function pathOf(text: unknown): Path | string {
+  if (typeof text !== 'string') return 'must be a path';
+  return pathMistake(text) ?? parsePath(text);
 }
 
 function readSum({ sum, after, at_least: atLeast }: PolicyConditions, above: string, mistakes: Mistakes): Sum {
@@ -85,7 +91,7 @@ function readSum({ sum, after, at_least: atLeast }: PolicyConditions, above: str
   if (!isObject || Object.keys(others).length > 0) mistakes.add(at, 'must be an object of `path` and `gt`');
   if (after === undefined) mistakes.add(at, 'needs `after`: it adds up numbers of the last step of that');
   if (atLeast !== undefined) mistakes.add(at, 'cannot stand beside `at_least`: one or the other says what is too much');
-  const path = typeof text === 'string' ? parsePath(text) : 'must be a path';
+  const path = pathOf(text);
   if (typeof path === 'string') mistakes.add(below(at, 'path'), path);
   const gt = limitOf(limit);
   const form = `must be a number from 0 with at most 18 digits before the point and ${FRACTION_DIGITS} behind it`;
@@ -101,12 +107,17 @@ function readSame(value: unknown, at: string, mistakes: Mistakes): SequenceTerms
     return [];
   }
   return pairs.flatMap(([key, other]) => {
-    const [now, before] = [parsePath(key), typeof other === 'string' ? parsePath(other) : 'must be a path'];
+    const [now, before] = [pathOf(key), pathOf(other)];
     if (typeof now === 'object' && typeof before === 'object') return [{ now, before }];
     if (typeof now === 'string') mistakes.add(below(at, key), now);
     else mistakes.add(below(at, key), before as string);
     return [];
   });
+}
+
+/** The name of its memory: of another meaning it is another. */
+export function memoryName({ id, conditions }: { id: string; conditions: object }): string {
+  return `${id}/${meaningOf(conditions as PolicyConditions)}`;
 }
 
 function meaningOf(conditions: PolicyConditions): string {

@@ -5,7 +5,9 @@
 // Invariant: an event's steps are kept before it is recorded. So they may be of one whose append then fails: for a
 // window a sequence may match too often, never too rarely.
 // Failure: rejects with RedisUnavailable; the caller then refuses the submission.
-import { SEQUENCE_SCOPES_MAX, SEQUENCE_VALUES_MAX } from '../../common/limits.ts';
+import { randomBytes } from 'node:crypto';
+import type { Outcome } from '../../../schemas/closed-sets.ts';
+import { SEQUENCE_LEASE_MS, SEQUENCE_SCOPES_MAX, SEQUENCE_VALUES_MAX } from '../../common/limits.ts';
 import { readAsset } from '../../process/assets.ts';
 import { acknowledging, type Commands, sendTogether } from '../../redis/client.ts';
 import type { Keys } from '../../redis/keys.ts';
@@ -29,7 +31,39 @@ export type SequencesCounted = { atMs: number; answers: readonly SequenceAnswers
 type Limits = { values: number; scopes: number };
 
 type SentAnswer = [reason: SequenceReason | 0, after: [atMs: number, id: string, path: string][], waitsFor: string | 0];
-type Sent = { now: number; answers: unknown };
+type Sent = { now: number; built?: Built; answers: unknown };
+/** What a call of a build came to: the lease is another's; the log has more; the policy was changed; it is known. */
+export type Built = 'lost' | 'more' | 'changed' | 'known';
+/** An entry of the log of a memory that is not known. `scopes`: their keys. */
+export type Logged = Pick<SequenceMark, 'value' | 'places'> & {
+  atMs: number;
+  id: string;
+  agent: string;
+  outcome: Outcome;
+  isRecorded: boolean;
+  scopes: readonly string[];
+  amount: SequenceMark['amount'] | null;
+};
+/** Who makes a memory known, and by which policy, as its record is. `read`: how many entries of the log it has kept. */
+type Build = {
+  memory: Memory;
+  token: string;
+  read: number;
+  policy: { id: string; text: string };
+  ends: boolean;
+};
+/** What occurred: an event that was judged again, or what the log has. */
+export type PastEvent = { atMs: number; isRecorded: boolean } & (
+  | { event: SequenceEvent; logged?: undefined }
+  | { event?: undefined; logged: Logged }
+);
+
+type SentLog = Pick<Logged, 'id' | 'agent' | 'outcome' | 'value' | 'scopes'> & {
+  at: number;
+  recorded: 0 | 1;
+  places: [place: number, path: string, any: 0 | 1][];
+  amount: SequenceMark['amount'] | 0;
+};
 
 /** A script holds Redis up for others: 1 ms for so many events. */
 const EVENTS_AT_ONCE = 50;
@@ -78,7 +112,7 @@ export class SequenceStore {
   /** Nothing says any more that it was the agent. The steps it did alone go; of others stays when. Idempotent. */
   async forgetAgent(account: string, agent: string): Promise<void> {
     const known = await this.#redis.hkeys(this.#keys.sequences(account));
-    for (const name of new Set(known.map((field) => field.replace(/\/over$/, '')))) {
+    for (const name of new Set(known.map((field) => field.replace(/\/(over|cut)$/, '')))) {
       const index = this.#keys.sequenceScopes(account, name);
       const own = [allOf(agent), openOf(agent)].map((scope) => this.#keys.sequenceScope(account, name, scope));
       await this.#redis.del(...own);
@@ -87,6 +121,59 @@ export class SequenceStore {
       for (let from = 0; from < scopes.length; from += SCOPES_AT_ONCE)
         await this.#forget.run(this.#redis, scopes.slice(from, from + SCOPES_AT_ONCE), [agent]);
     }
+  }
+
+  /** A token by which the memory is made known; null: another process does. What it had is removed. */
+  async begin(account: string, { name }: Memory): Promise<string | null> {
+    const token = randomBytes(16).toString('base64url');
+    const lease = this.#keys.sequenceLease(account, name);
+    if ((await this.#redis.set(lease, token, 'PX', SEQUENCE_LEASE_MS, 'NX')) === null) return null;
+    const index = this.#keys.sequenceScopes(account, name);
+    const scopes = await this.#redis.zrange(index, '0', '-1');
+    for (let from = 0; from < scopes.length; from += SCOPES_AT_ONCE)
+      await this.#redis.del(...scopes.slice(from, from + SCOPES_AT_ONCE));
+    await this.#redis.del(index);
+    // A log that has lost entries begins again: what it had will be stored by the time that the events are read.
+    if ((await this.#cut(account, name)) > 0) {
+      await this.#redis.del(this.#keys.sequenceLog(account, name));
+      await this.#redis.hdel(this.#keys.sequences(account), `${name}/cut`);
+    }
+    return token;
+  }
+
+  /** Lets others make it known. */
+  async release(account: string, { name }: Memory, token: string): Promise<void> {
+    const lease = this.#keys.sequenceLease(account, name);
+    if ((await this.#redis.get(lease)) === token) await this.#redis.del(lease);
+  }
+
+  /** Entries of the log from this one on, by number; null: some of them are lost. */
+  async logged(account: string, { name }: Memory, from: number): Promise<Logged[] | null> {
+    const texts = await this.#redis.lrange(this.#keys.sequenceLog(account, name), from, -1);
+    return (await this.#cut(account, name)) > 0 ? null : texts.map(loggedOf);
+  }
+
+  async #cut(account: string, name: string): Promise<number> {
+    return Number((await this.#redis.hget(this.#keys.sequences(account), `${name}/cut`)) ?? 0);
+  }
+
+  /** Keeps what occurred, in its order. */
+  async build(account: string, build: Build, past: readonly PastEvent[]): Promise<Built | undefined> {
+    let built: Built | undefined;
+    for (let from = 0; from === 0 || from < past.length; from += EVENTS_AT_ONCE) {
+      const some = past.slice(from, from + EVENTS_AT_ONCE);
+      const call = new Call(account, this.#keys);
+      call.memory(build.memory);
+      const sent = some.map((one) => call.past(build.memory, one));
+      const isEnd = build.ends && from + EVENTS_AT_ONCE >= past.length;
+      const input = { events: sent, memories: call.memories, submission: 'build', build: call.build(build, isEnd) };
+      const { values, scopes } = this.#limits;
+      const later = some.map(({ event }) => (event === undefined ? '' : this.#later(account, event)));
+      const reply = await this.#script.run(this.#redis, call.keys, [JSON.stringify(input), values, scopes, ...later]);
+      built = (JSON.parse(reply) as Sent).built;
+      if (built === 'lost') return built;
+    }
+    return built;
   }
 
   /** What is called by `send` goes in one write. */
@@ -151,11 +238,30 @@ class Call {
     ];
   }
 
+  /** `isRecorded`: it is what it would have been once it is recorded, and approved if it had to be. */
+  past(memory: Memory, { event, logged, atMs, isRecorded }: PastEvent): unknown[] {
+    if (event !== undefined) return [...this.event(event, atMs), isRecorded ? 1 : 0];
+    const { id, agent, outcome, value, scopes, places, amount } = logged;
+    const sent = places.map(({ place, path, isOfAnyOutcome }) => [place, path, isOfAnyOutcome ? 1 : 0]);
+    const numbers = scopes.map((key) => this.#key(key));
+    const mark = [this.memory(memory), value, numbers, sent, amount ?? 0];
+    return [id, outcome, [], [mark], 0, 0, atMs, agent, isRecorded ? 1 : 0];
+  }
+
+  build({ memory, token, read, policy }: Build, isEnd: boolean): object {
+    const lease = this.#key(this.#names.sequenceLease(this.#account, memory.name));
+    if (!isEnd) return { token, lease, read };
+    const policies = this.#key(this.#names.policies(this.#account));
+    const wanted = this.#key(this.#names.sequencesWanted(this.#names.shardOf(this.#account)));
+    const member = `${this.#account}/${policy.id}`;
+    return { ...{ token, lease, read, policies, wanted, member }, policy: policy.id, text: policy.text };
+  }
+
   #ask({ memory, scope: { own, agent }, value, amount, effect }: SequenceAsk): unknown[] {
     const scope = (name: string) => this.#scope(memory, name);
     const hasOwn = own !== null && agent !== null;
     return [
-      this.#memory(memory),
+      this.memory(memory),
       value,
       scope(own ?? allOf(agent!)),
       scope(own ?? openOf(agent!)),
@@ -169,14 +275,15 @@ class Call {
   mark({ memory, scope, value, amount, places }: SequenceMark): unknown[] {
     const scopes = scopesOf(scope).map((name) => this.#scope(memory, name));
     const sent = places.map(({ place, path, isOfAnyOutcome }) => [place, path, isOfAnyOutcome ? 1 : 0]);
-    return [this.#memory(memory), value, scopes, sent, memory.most === null ? 0 : amount];
+    return [this.memory(memory), value, scopes, sent, memory.most === null ? 0 : amount];
   }
 
-  #memory({ name, windowMs, steps, atLeast, hasUnless, most }: Memory): number {
+  memory({ name, windowMs, steps, atLeast, hasUnless, most }: Memory): number {
     let place = this.#places.get(name);
     if (place === undefined) {
       const index = this.#key(this.#names.sequenceScopes(this.#account, name));
-      place = this.memories.push([name, windowMs, steps, atLeast, hasUnless ? 1 : 0, index, most ?? 0]);
+      const log = this.#key(this.#names.sequenceLog(this.#account, name));
+      place = this.memories.push([name, windowMs, steps, atLeast, hasUnless ? 1 : 0, index, most ?? 0, log]);
       this.#places.set(name, place);
     }
     return place;
@@ -203,6 +310,15 @@ function matchOf(sent: unknown): SequenceMatch | null {
     after: (listOf(after) as SentAnswer[1]).map(([atMs, id, path]): Occurrence => ({ id, atMs, path })),
     ...(reason === 0 ? {} : { reason }),
     ...(waitsFor === 0 ? {} : { waitsFor }),
+  };
+}
+
+function loggedOf(text: string): Logged {
+  const { at: atMs, recorded, places, amount, scopes, ...rest } = JSON.parse(text) as SentLog;
+  return {
+    ...{ ...rest, atMs, isRecorded: recorded === 1, scopes: listOf(scopes) as string[] },
+    amount: amount === 0 ? null : amount,
+    places: places.map(([place, path, any]) => ({ place, path, isOfAnyOutcome: any === 1 })),
   };
 }
 

@@ -1,7 +1,7 @@
 // What is asked of the memory of sequences for one event, and what it says (types alone; between ingestion, the store
 // in Redis and what does the same in memory).
 import type { Outcome } from '../../../schemas/closed-sets.ts';
-import type { Amount } from './amount.ts';
+import type { Amount } from './summed-amount.ts';
 
 /** The value of an event that has not one. */
 export const ANY_VALUE = '*';

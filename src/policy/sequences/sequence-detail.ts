@@ -1,18 +1,9 @@
 // What a match of a sequence says: which steps occurred, and when (for the decision; decide.ts).
-import type { ConditionHeld } from '../../../schemas/match-detail.ts';
+import type { SequenceDetail } from '../../../schemas/match-detail.ts';
 import { Budget, EXPLAIN_UNITS } from '../budget.ts';
 import { conditionsHeld } from '../explain.ts';
 import type { Detail, RuleMatch, SequencePart, SequenceSink } from '../judgement.ts';
-import type { SequenceAnswers, SequenceMatch, SequenceReason } from './sequence-answer.ts';
-
-type SequenceDetail = {
-  /** The steps, in their order; of one that has to occur several times the last. */
-  after: { event_id?: string; at: string; path?: string }[];
-  conditions?: ConditionHeld[];
-  condition?: string;
-  reason?: Detail['reason'] | SequenceReason | 'not_finished';
-  waits_for?: string;
-};
+import type { SequenceAnswers, SequenceMatch } from './sequence-answer.ts';
 
 export function sequenceMatches({ sinks, isSecret }: SequencePart, answers: SequenceAnswers): RuleMatch[] {
   return sinks.flatMap((sink, i) => {
@@ -34,6 +25,5 @@ function detailOf({ entry, event, unevaluated }: SequenceSink, match: SequenceMa
   if (held.length > 0) detail.conditions = held;
   if (match.waitsFor !== undefined) Object.assign(detail, { reason: 'not_finished', waits_for: match.waitsFor });
   if (match.reason !== undefined) detail.reason = match.reason;
-  // No account has such a policy yet: its detail is not among those of schemas/match-detail.ts.
-  return { ...detail, ...unevaluated } as unknown as Detail;
+  return { ...detail, ...unevaluated };
 }

@@ -8,7 +8,6 @@
 // Failure: more values, or more scopes, than are kept: what is not kept counts as having occurred, `budget`.
 import type { Outcome } from '../../../schemas/closed-sets.ts';
 import { SEQUENCE_SCOPES_MAX, SEQUENCE_VALUES_MAX } from '../../common/limits.ts';
-import { type Amount, added, isMore, ZERO } from './amount.ts';
 import {
   ANY_VALUE,
   type MarkedPlace,
@@ -21,6 +20,7 @@ import {
   type SequenceMatch,
   type SequenceScope,
 } from './sequence-answer.ts';
+import { type Amount, added, isMore, ZERO } from './summed-amount.ts';
 
 /**
  * `ways`: by the step that each ends with. `starts`: of the last step's latest occurrences, where their ways began.
@@ -48,7 +48,7 @@ export class SequenceMemory {
   readonly #limits: Limits;
   readonly #kept = new Map<string, Kept>();
   readonly #waiting = new Map<string, readonly SequenceMark[]>();
-  /** Of the event at hand. */
+  /** That of the event at hand. */
   #submission = '';
 
   constructor(limits: Limits = { values: SEQUENCE_VALUES_MAX, scopes: SEQUENCE_SCOPES_MAX }) {

@@ -6,19 +6,21 @@
 // What cannot be evaluated is a step of `after`, and none of `unless`.
 import { createHmac } from 'node:crypto';
 import { Budget, EXPLAIN_UNITS, fieldUnits, OverBudget } from '../budget.ts';
+import type { Rule } from '../compile.ts';
 import type { Path } from '../conditions/path.ts';
 import { conditionsDetail, conditionsHeld } from '../explain.ts';
 import type { Detail, EventView, IndexedRule, SequencePart, SequenceSink } from '../judgement.ts';
 import { counterValue } from '../kinds/rate-limit.ts';
 import type { SequenceTerms } from '../kinds/sequence.ts';
-import { amountAt, ZERO } from './amount.ts';
 import {
   ANY_VALUE,
   type MarkedPlace,
+  type Memory,
   type SequenceAsk,
   type SequenceMark,
   type SequenceScope,
 } from './sequence-answer.ts';
+import { amountAt, ZERO } from './summed-amount.ts';
 
 /** `detail`: of a step, where it was found; of either, what could not be evaluated. */
 export type Noted = { entry: IndexedRule; detail: Detail | null };
@@ -68,15 +70,20 @@ function sinkOf(
 }
 
 function placed(entry: IndexedRule, event: EventView, when: 'now' | 'before', how: How): Omit<SequenceAsk, 'effect'> {
-  const { id } = entry.rule.policy;
-  const { meaning, windowMs, steps, atLeast, hasUnless, same, per, sum } = entry.rule.terms as SequenceTerms;
-  const memory = { name: `${id}/${meaning}`, windowMs, steps, atLeast, hasUnless, most: sum?.gt ?? null };
+  const { same, per, sum } = entry.rule.terms as SequenceTerms;
+  const memory = memoryOf(entry.rule);
   const budget = new Budget(fieldUnits(event.payloadText.length));
   const amount = sum === null ? ZERO : amountAt(sum.path, event, budget);
   const texts = same.map((paths) => valueAt(paths[when], event));
   const isHashed = texts.length > 0 && texts.every((text) => text !== '');
   const value = isHashed ? hashed(how.key, JSON.stringify([memory.name, ...texts])) : ANY_VALUE;
   return { memory, scope: scopeOf(per, event), value: texts.length === 0 ? '' : value, amount };
+}
+
+/** Where a sequence keeps what has occurred. */
+export function memoryOf({ policy: { id }, terms }: Rule): Memory {
+  const { meaning, windowMs, steps, atLeast, hasUnless, sum } = terms as SequenceTerms;
+  return { name: `${id}/${meaning}`, windowMs, steps, atLeast, hasUnless, most: sum?.gt ?? null };
 }
 
 function scopeOf(per: SequenceTerms['per'], event: EventView): SequenceScope {

@@ -43,7 +43,7 @@ export function amountAt(path: Path, fields: Fields, budget: Budget): Amount {
   }
 }
 
-/** Of a limit, which is a number of the policy. undefined: it has more digits. */
+/** The amount of a limit, which is a number of the policy. undefined: it has more digits. */
 export function limitOf(value: unknown): Amount | undefined {
   if (!isNumber(value)) return undefined;
   const { isNegative, digits, point } = new LongNumber(String(value)).decimal;
