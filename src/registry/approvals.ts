@@ -191,7 +191,10 @@ export class Approvals {
     const decisions = [this.#keys.decidedApprovals(account), this.#keys.approvalDecisions(shard)] as const;
     let dropped = 0;
     for (const [hash, index] of [pending, decisions]) {
-      const ids = await this.#idsOfAgent(hash, agent);
+      const found = await this.#ofAgent(hash, agent);
+      const ids = [...found.keys()];
+      // What its events would have been steps of.
+      for (const event of found.values()) await this.#store.redis.del(this.#keys.sequenceLater(account, event));
       for (let i = 0; i < ids.length; i += SCAN_COUNT) {
         const some = ids.slice(i, i + SCAN_COUNT);
         await this.#store.redis.zrem(index, ...some.map((id) => `${account}/${id}`));
@@ -201,17 +204,19 @@ export class Approvals {
     return dropped;
   }
 
-  async #idsOfAgent(hash: string, agent: string): Promise<string[]> {
-    const ids = new Set<string>();
+  /** Their events, by id. */
+  async #ofAgent(hash: string, agent: string): Promise<Map<string, string>> {
+    const events = new Map<string, string>();
     let cursor = '0';
     do {
       const [next, fields] = await this.#store.redis.hscan(hash, cursor, 'COUNT', SCAN_COUNT);
       for (let i = 0; i < fields.length; i += 2) {
-        if ((JSON.parse(fields[i + 1]!) as Approval).agent_id === agent) ids.add(fields[i]!);
+        const approval = JSON.parse(fields[i + 1]!) as Approval;
+        if (approval.agent_id === agent) events.set(fields[i]!, approval.event_id);
       }
       cursor = next;
     } while (cursor !== '0');
-    return [...ids];
+    return events;
   }
 
   /** The JSON of each id, or null. Pending first: what moves in between is found in the second hash. */

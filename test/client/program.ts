@@ -97,6 +97,10 @@ function told(match: Schemas['PolicyMatch']): string {
       // @ts-expect-error a data filter has no threshold
       void match.detail.threshold;
       return `${match.detail.detector ?? match.detail.pattern} at ${match.detail.path}`;
+    case 'sequence':
+      // @ts-expect-error what was before has no threshold
+      void match.detail.threshold;
+      return match.detail.after.map(({ at, path }) => `${path ?? '?'} at ${at}`).join();
     case 'block_action':
     case 'require_approval':
       // @ts-expect-error nor has one that goes by its conditions

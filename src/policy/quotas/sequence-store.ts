@@ -119,7 +119,8 @@ export class SequenceStore {
       await this.#redis.zrem(index, ...own);
       const scopes = await this.#redis.zrange(index, '0', '-1');
       for (let from = 0; from < scopes.length; from += SCOPES_AT_ONCE)
-        await this.#forget.run(this.#redis, scopes.slice(from, from + SCOPES_AT_ONCE), [agent]);
+        await this.#forget.run(this.#redis, scopes.slice(from, from + SCOPES_AT_ONCE), [agent, ...own]);
+      await this.#forget.run(this.#redis, [this.#keys.sequenceLog(account, name)], [agent, ...own]);
     }
   }
 
