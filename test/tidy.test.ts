@@ -78,8 +78,8 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/egress': 500,
   'src/embedded': 2_300,
   'src/hooks': 1_200,
-  'src/http': 11_700,
-  'src/ingest': 6_500,
+  'src/http': 12_000,
+  'src/ingest': 6_700,
   'src/mcp': 2_100,
   'src/metrics': 900,
   'src/otlp': 3_400,
@@ -89,8 +89,8 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/redis': 2_900,
   'src/registry': 7_900,
   'src/stores': 700,
-  'src/streams': 2_500,
-  test: 68_800,
+  'src/streams': 2_600,
+  test: 69_000,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;
