@@ -163,6 +163,9 @@ export const AUDIT_ACTIONS = [
   'connection.created',
   'connection.updated',
   'connection.deleted',
+  'check.created',
+  'check.updated',
+  'check.deleted',
   'prices.updated',
   'account.updated',
   'account.deleted',
@@ -184,6 +187,7 @@ export const RESOURCE_TYPES = [
   'view',
   'hold',
   'connection',
+  'check',
   'prices',
   'account',
 ] as const;
@@ -194,6 +198,9 @@ export const ON_FAILURE = ['deny', 'allow'] as const;
 export const CONNECTION_MODES = ['enforce', 'watch'] as const;
 /** What tells the agents of a connection apart. */
 export const AGENTS_BY = ['application', 'actor'] as const;
+
+/** In which form a check outside is asked (src/checks/formats). */
+export const SPEAKS = ['gatehouse', 'litellm_guardrail', 'openai_chat', 'openai_moderation', 'presidio'] as const;
 
 /** Lists of the dashboard that a view can be saved of. */
 export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;

@@ -30,6 +30,7 @@ const OWN: Record<string, readonly string[]> = {
     ].map((name) => `src/registry/${name}.ts`),
     ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/registry/views.ts'],
     ...['src/registry/account-retention.ts', 'src/registry/holds.ts', 'src/registry/connections.ts'],
+    ...['src/registry/external-checks.ts'],
     'src/registry/account-quota.ts',
     'src/registry/price-tables.ts',
     'src/processes/backtests-process.ts',

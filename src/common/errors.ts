@@ -44,6 +44,7 @@ export const ERRORS = {
   already_decided: { status: 409, when: 'the approval has been decided, by a person or by its timeout' },
   last_admin_key: { status: 409, when: 'the key to be revoked is the last admin key of the account' },
   on_hold: { status: 409, when: 'the agent to be deleted is under a legal hold; `message` says which' },
+  check_in_use: { status: 409, when: 'a policy names the check that is to be deleted; `message` says which' },
   backtest_running: {
     status: 409,
     when: 'a backtest of the account waits or runs; `details` says which. It can be deleted',

@@ -21,6 +21,7 @@ export const ID_PREFIXES = {
   view: 'viw_',
   hold: 'hld_',
   connection: 'con_',
+  check: 'chk_',
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

@@ -162,6 +162,8 @@ export const HOLDS_MAX = 100;
 export const VIEWS_MAX = 100;
 /** Connections: an organisation has a few products that send hooks. Their secrets are in the cache of each front. */
 export const CONNECTIONS_MAX = 100;
+/** Checks: an organisation has a few judges. They are in the cache of each front, with their secrets. */
+export const CHECKS_MAX = 100;
 /** What a product sends of a conversation, by its description, and room for another way of counting. */
 export const INFERENCE_BYTES_MAX = 10 * MiB;
 /**

@@ -33,6 +33,7 @@ import type { Backtests } from '../registry/backtests.ts';
 import type { Connections } from '../registry/connections.ts';
 import type { Conversations } from '../registry/conversations.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
+import type { ExternalChecks } from '../registry/external-checks.ts';
 import type { Holds } from '../registry/holds.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { NewAgents } from '../registry/new-agents.ts';
@@ -86,6 +87,7 @@ export type Parts = {
     views: Views;
     holds: Holds;
     connections: Connections;
+    checks: ExternalChecks;
     conversations: Conversations;
     prices: PriceTables;
   };

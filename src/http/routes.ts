@@ -8,6 +8,7 @@ import { apiKeyRoutes } from './handlers/api-key-routes.ts';
 import { approvalRoutes } from './handlers/approval-routes.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
 import { backtestRoutes } from './handlers/backtest-routes.ts';
+import { checkRoutes } from './handlers/check-routes.ts';
 import { connectionRoutes } from './handlers/connection-routes.ts';
 import { decisionPointRoutes } from './handlers/decision-points/decision-point-routes.ts';
 import { deliveryRoutes } from './handlers/delivery-routes.ts';
@@ -60,6 +61,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...usageRoutes,
     ...holdRoutes,
     ...connectionRoutes,
+    ...checkRoutes,
     ...priceRoutes,
     ...accountRoutes,
     ...streamRoutes,

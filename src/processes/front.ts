@@ -64,6 +64,7 @@ import type { RegistryStore } from '../registry/commit.ts';
 import { Connections } from '../registry/connections.ts';
 import { Conversations } from '../registry/conversations.ts';
 import { Deliveries } from '../registry/deliveries.ts';
+import { ExternalChecks } from '../registry/external-checks.ts';
 import { Holds } from '../registry/holds.ts';
 import { NewAgents } from '../registry/new-agents.ts';
 import { Policies } from '../registry/policies.ts';
@@ -395,6 +396,7 @@ function makeRegistry(
     views: new Views(store),
     holds: new Holds(store),
     connections: new Connections(store),
+    checks: new ExternalChecks({ ...store, allowedHosts: rules.allowedHosts }),
     conversations: new Conversations(store),
     prices: new PriceTables(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),

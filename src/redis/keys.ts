@@ -178,6 +178,9 @@ export class Keys {
   connectionNames = (account: string) => this.#a(account, 'connection-names');
   /** Hash connection id -> account id. A connection's id hashes to the shard of its account. */
   connectionAccounts = (shard: number) => this.#r(shard, 'connection-accounts');
+  /** Hash check id -> JSON CheckRecord. */
+  checks = (account: string) => this.#a(account, 'checks');
+  checkNames = (account: string) => this.#a(account, 'check-names');
   /** Sorted set of how the names of the account's conversations end, by epoch ms of their last turn, PEXPIRE 1 day. */
   conversations = (account: string) => this.#a(account, 'conversations');
   /** Sorted set message hash -> epoch ms, PEXPIRE 1 day: messages that were let through. */

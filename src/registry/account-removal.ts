@@ -1,7 +1,7 @@
 // Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
 // In this order: its keys, so that no caller is admitted any more; its agents, each with its events, approvals and
-// deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts, views and connections of
-// the account; its name; at last its record, and its prices.
+// deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts, views, connections and
+// checks of the account; its name; at last its record, and its prices.
 // Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted
 // agent. An id is never used again: the name is given back before the record goes, so that a kill in between leaves a
 // record to be deleted by its id, and never a name that leads to an account of yesterday.
@@ -16,6 +16,7 @@ import { auditLog } from './audit.ts';
 import { Backtests } from './backtests.ts';
 import { AGAIN, answering, below, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
 import { Connections } from './connections.ts';
+import { ExternalChecks } from './external-checks.ts';
 import { onHold } from './holds.ts';
 import { Policies } from './policies.ts';
 import type { Actor } from './principal.ts';
@@ -41,6 +42,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
     backtests: new Backtests(store),
     views: new Views(store),
     connections: new Connections(store),
+    checks: new ExternalChecks(store),
   };
   const removed: Removed = { keys: 0, agents: 0, policies: 0, alerts: 0 };
   removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor, { mayBeLast: true }));
@@ -50,6 +52,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
   await each(parts.backtests, id, (backtest) => parts.backtests.remove(id, backtest, actor));
   await each(parts.views, id, (view) => parts.views.remove(id, view, actor));
   await each(parts.connections, id, (connection) => parts.connections.remove(id, connection, actor));
+  await each(parts.checks, id, (check) => parts.checks.remove(id, check, actor));
   await giveNameBack(store, account);
   await removeRecord(store, account, actor);
   return removed;
@@ -90,6 +93,7 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
       keys.backtests(id),
       keys.views(id),
       keys.connections(id),
+      keys.checks(id),
     ].map((key) => below('full', ['hlen', key], 1));
     const { refused } = await commit(store, {
       account: id,

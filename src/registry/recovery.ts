@@ -11,11 +11,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ResourceType } from '../../schemas/closed-sets.ts';
-import type { ConnectionRecord } from '../../schemas/connection.ts';
-import type { Policy } from '../../schemas/policy.ts';
-import type { SavedView } from '../../schemas/view.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { readAsset } from '../process/assets.ts';
 import { acknowledging } from '../redis/client.ts';
@@ -26,6 +22,7 @@ import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { type CommandArgs, commit, type RegistryStore } from './commit.ts';
 import { isHistoryExpected, rewriteHistory } from './history.ts';
+import type { Named } from './named-records.ts';
 import { type RestoredRow, raiseRevision, tagOf, writesOf } from './restore.ts';
 
 /** What ClickHouse knows. */
@@ -143,6 +140,7 @@ async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: R
     alert: () => redis.hget(keys.alerts(account), id),
     view: () => redis.hget(keys.views(account), id),
     connection: () => redis.hget(keys.connections(account), id),
+    check: () => redis.hget(keys.checks(account), id),
     prices: () => redis.get(keys.prices(account)),
     api_key: () => redis.hget(keys.apiKeys(account), id),
   }[kind]();
@@ -154,6 +152,10 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
   if (before === null) return [];
   const unscoped = (agent: string | null): CommandArgs[] =>
     agent === null ? [] : [['srem', keys.agentScope(account, agent), id]];
+  const named = (hash: string, names: string): CommandArgs[] => {
+    const { name, agent_id = null } = before as Named;
+    return [['hdel', hash, id], ['hdel', names, name], ...unscoped(agent_id)];
+  };
   switch (kind) {
     case 'account':
       return [['hdel', keys.accounts(keys.shardOf(id)), id]];
@@ -167,33 +169,18 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
         ),
       ];
     }
-    case 'policy': {
-      const { name, agent_id } = before as Policy;
-      return [
-        ['hdel', keys.policies(account), id],
-        ['hdel', keys.policyNames(account), name],
-        ...inactiveWrites(keys, account, id),
-        ...unscoped(agent_id),
-      ];
-    }
-    case 'alert': {
-      const { name, agent_id } = before as AlertRecord;
-      return [['hdel', keys.alerts(account), id], ['hdel', keys.alertNames(account), name], ...unscoped(agent_id)];
-    }
+    case 'policy':
+      return [...named(keys.policies(account), keys.policyNames(account)), ...inactiveWrites(keys, account, id)];
+    case 'alert':
+      return named(keys.alerts(account), keys.alertNames(account));
     case 'view':
-      return [
-        ['hdel', keys.views(account), id],
-        ['hdel', keys.viewNames(account), (before as SavedView).name],
-      ];
+      return named(keys.views(account), keys.viewNames(account));
     case 'connection': {
-      const { name, agent_id } = before as ConnectionRecord;
-      return [
-        ['hdel', keys.connections(account), id],
-        ['hdel', keys.connectionNames(account), name],
-        ['hdel', keys.connectionAccounts(keys.shardOf(id)), id],
-        ...unscoped(agent_id),
-      ];
+      const gone = named(keys.connections(account), keys.connectionNames(account));
+      return [...gone, ['hdel', keys.connectionAccounts(keys.shardOf(id)), id]];
     }
+    case 'check':
+      return named(keys.checks(account), keys.checkNames(account));
     case 'prices':
       return [['del', keys.prices(account)]];
     default: {

@@ -10,6 +10,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ConnectionRecord } from '../../schemas/connection.ts';
+import type { CheckRecord } from '../../schemas/external-check.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
@@ -57,7 +58,17 @@ export function rebuildRegistry(
     const { keys } = store;
     const isLost = (account: string) => lost.has(tagOf(keys.revision(keys.shardOf(account))));
     const newest = await newestOf(rows);
-    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0, view: 0, connection: 0, prices: 0 };
+    const counts = {
+      agent: 0,
+      policy: 0,
+      alert: 0,
+      api_key: 0,
+      account: 0,
+      view: 0,
+      connection: 0,
+      check: 0,
+      prices: 0,
+    };
     const revisions = new Map<number, number>();
     const names: CommandArgs[] = [];
     const now = (store.now ?? steadyNow)();
@@ -174,6 +185,11 @@ export function writesOf(
         ...scope(agent_id),
       ];
     }
+    case 'check':
+      return [
+        ['hset', keys.checks(account), id, text],
+        ['hset', keys.checkNames(account), (row.record as CheckRecord).name, id],
+      ];
     case 'prices':
       return [['set', keys.prices(account), text]];
     case 'api_key': {

@@ -931,6 +931,56 @@ t.test('a connection is made, changed, asked and deleted', async (t) => {
   t.equal((await api.delete(path)).status, 204);
 });
 
+t.test('a check is made, changed and deleted', async (t) => {
+  const body = {
+    name: unique('check'),
+    speaks: 'presidio',
+    url: 'https://presidio.example.com/analyze',
+    secret: 'hush',
+  };
+  const made = await api.post('/v1/checks', body, { headers: { 'Idempotency-Key': 'a check' } });
+  t.match([made.status, made.json], [201, { secret_set: true, language: 'en', timeout_ms: 1_000, at_once: 32 }]);
+  t.same((await api.post('/v1/checks', body, { headers: { 'Idempotency-Key': 'a check' } })).json, made.json);
+  t.notMatch(JSON.stringify(made.json), 'hush');
+  const path = `/v1/checks/${made.json.id}`;
+  t.equal((await api.get('/v1/checks')).json.total, 1);
+  t.same((await api.get(path)).json, made.json);
+  t.equal((await api.patch(path, { timeout_ms: 300 })).json.timeout_ms, 300);
+  t.equal((await api.delete(path)).status, 204);
+  t.equal((await api.delete(path)).status, 404);
+});
+
+t.test('a check is held to the rules of webhooks, and to its form', async (t) => {
+  const body = { name: unique('check'), speaks: 'presidio', url: 'https://presidio.example.com/analyze' };
+  const refused = async (more: object) => {
+    const { status, json } = await api.post('/v1/checks', { ...body, ...more });
+    return [status, json.error?.details?.[0]?.path];
+  };
+  for (const url of ['http://presidio.example.com', 'https://127.0.0.1/x', 'https://10.0.0.1/', 'https://localhost/'])
+    t.same(await refused({ url }), [400, '/url'], url);
+  t.same(await refused({ url: 'https://example.com:8080/' }), [400, '/url']);
+  t.same(await refused({ url: 'https://169.254.169.254/latest' }), [400, '/url']);
+  t.same(await refused({ model: 'm' }), [400, '/model']);
+  t.same(await refused({ speaks: 'openai_chat' }), [400, '/model']);
+  t.same(await refused({ speaks: 'openai_moderation', language: 'en' }), [400, '/language']);
+  t.same(await refused({ timeout_ms: 5_001 }), [400, '/timeout_ms']);
+  t.same(await refused({ at_once: 0 }), [400, '/at_once']);
+  t.same(await refused({ speaks: 'smoke signals' }), [400, '/speaks']);
+  t.same(await refused({ mode: 'watch' }), [400, '/mode'], 'it is not there');
+  t.same(await refused({ secret: 'with\nline' }), [400, '/secret']);
+});
+
+t.test('a secret does not follow a check to another address', async (t) => {
+  const url = 'https://presidio.example.com/analyze';
+  const made = await api.post('/v1/checks', { name: unique('check'), speaks: 'presidio', url, secret: 'hush' });
+  const path = `/v1/checks/${made.json.id}`;
+  const moved = await api.patch(path, { url: 'https://elsewhere.example.com/' });
+  t.match([moved.status, moved.json], [400, { error: { details: [{ path: '/secret' }] } }]);
+  t.match((await api.patch(path, { url: 'https://elsewhere.example.com/', secret: null })).json, { secret_set: false });
+  t.equal((await api.patch(path, { url })).status, 200, 'there is none to follow');
+  await api.delete(path);
+});
+
 t.test('decision points answer in the forms of those who ask', async (t) => {
   const hook = { hook_event_name: 'PreToolUse', tool_name: 'ls', tool_input: {} };
   t.same((await api.post('/v1/hooks/claude-code', hook)).json, {});

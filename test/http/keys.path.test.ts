@@ -109,6 +109,7 @@ async function thingsOf(trace: string): Promise<Things> {
  * What may be asked of a route about the things of an agent. `made`: things of its own for requests that use them up.
  */
 type Ask = { path?: string; body?: (of: Things) => unknown; made?: (agent: string) => Promise<Partial<Things>> };
+const newCheck = () => ({ name: unique('check'), speaks: 'presidio', url: 'https://presidio.example.com/analyze' });
 const fresh = {
   shadow: async (agent: string) => {
     const shadow = { name: unique('shadow'), mode: 'shadow', status: 'inactive', agent_id: agent };
@@ -118,9 +119,15 @@ const fresh = {
   policy: async (agent: string) => ({ policy: await newPolicy(agent) }),
   alert: async (agent: string) => ({ alert: await newAlert(agent) }),
   backtest: async (agent: string) => ({ backtest: await newBacktest(agent) }),
+  check: async () => ({ name: (await api.post('/v1/checks', newCheck())).json.id }),
   connection: async () => ({ name: (await api.post('/v1/connections', { name: unique('connection') })).json.id }),
 };
 const ASKS: Record<string, Ask> = {
+  'POST /v1/checks': { body: () => newCheck() },
+  'GET /v1/checks': {},
+  'GET /v1/checks/{id}': { path: '/v1/checks/:name', made: fresh.check },
+  'PATCH /v1/checks/{id}': { path: '/v1/checks/:name', body: () => ({ timeout_ms: 50 }), made: fresh.check },
+  'DELETE /v1/checks/{id}': { path: '/v1/checks/:name', made: fresh.check },
   'POST /v1/agents': { body: () => ({ name: unique('agent') }) },
   'GET /v1/agents': {},
   'GET /v1/agents/{id}': { path: '/v1/agents/:agent' },

@@ -2,6 +2,7 @@
 // wherever that breaks off. GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Cluster. Needs redis-server.
 import t from 'tap';
 import type { Connection } from '../../schemas/connection.ts';
+import type { ExternalCheck } from '../../schemas/external-check.ts';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
@@ -11,6 +12,7 @@ import { sha256Of } from '../../src/registry/api-key-text.ts';
 import { ApiKeys } from '../../src/registry/api-keys.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
 import { Connections } from '../../src/registry/connections.ts';
+import { ExternalChecks } from '../../src/registry/external-checks.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { PriceTables } from '../../src/registry/price-tables.ts';
 import { behindShards, bringForward, type KnownRegistry } from '../../src/registry/recovery.ts';
@@ -81,7 +83,14 @@ async function history(store: Store) {
   const closed = await connected('closed');
   const priced = (input: string) => ({ prices: [{ model: 'm', input: `${input} USD`, output: '0 USD' }] });
   await new PriceTables(store).replace(id, priced('1'), undefined, actor);
+  const checks = new ExternalChecks(store);
+  const body = { speaks: 'presidio', url: 'https://presidio.example.com/analyze' } as const;
+  const checked = async (name: string) =>
+    JSON.parse((await checks.create(id, { name, ...body }, actor)).answer) as ExternalCheck;
+  const unused = await checked('unused');
   const then = await kept(store);
+  await checks.remove(id, unused.id, actor);
+  await checked('used');
   await connections.remove(id, closed.id, actor);
   const opened = await connected('opened');
 
@@ -114,7 +123,7 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   await cache.start();
   t.ok(await cache.principal(sha256Of(made.stolen.key)), 'the revoked key is valid again');
   const recovered = await bringForward(store, known);
-  t.ok(recovered >= 13, `${recovered} records`);
+  t.ok(recovered >= 15, `${recovered} records`);
   t.equal((await behindShards(store, await known.revisions())).size, 0);
 
   await eventually(async () => (await cache.principal(sha256Of(made.stolen.key))) === null);
@@ -151,6 +160,8 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   t.match(await cache.connection(made.opened.id), { principal: { account }, record: { name: 'opened' } });
   await t.rejects(connections.create(account, { name: 'opened' }, actor), { code: 'name_taken' });
   await connections.create(account, { name: 'closed' }, actor);
+  const checks = new ExternalChecks(store);
+  t.match(await checks.list(account, page), { total: 1, items: [{ name: 'used' }] });
   const told = (await wholeJournal(store))
     .flatMap(({ audit }) => audit)
     .filter(({ action }) => action === 'registry.recovered');

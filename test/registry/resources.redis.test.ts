@@ -13,6 +13,7 @@ import { parseApiKey, sha256Of } from '../../src/registry/api-key-text.ts';
 import { type ApiKeyRecord, ApiKeys } from '../../src/registry/api-keys.ts';
 import { absent, commit, is } from '../../src/registry/commit.ts';
 import { Connections } from '../../src/registry/connections.ts';
+import { ExternalChecks } from '../../src/registry/external-checks.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { PriceTables } from '../../src/registry/price-tables.ts';
 import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
@@ -814,6 +815,20 @@ t.test('price tables that are replaced at once are a revision each', async (t) =
   await refusal(t, tables.replace(account, price('1 EUR'), undefined, actor), 'validation_failed');
 });
 
+t.test('a check is deleted once no policy names it, and not while one is being made', async (t) => {
+  const account = newAccount();
+  const checks = new ExternalChecks(store);
+  const body = { speaks: 'presidio', url: 'https://presidio.example.com/analyze' } as const;
+  const made = await created(checks.create(account, { name: 'guard', ...body, secret: 'hush' }, actor));
+  await created(checks.create(account, { name: 'other', ...body }, actor));
+  await refusal(t, checks.create(account, { name: 'guard', ...body }, actor), 'name_taken');
+  t.match(made, { secret_set: true, secret: undefined });
+  t.match(await checks.record(account, made.id), { secret: 'hush' });
+  t.equal(await checks.patch(newAccount(), made.id, { at_once: 1 }, actor), null, 'of another account');
+  t.ok(await checks.remove(account, made.id, actor));
+  t.notOk(await checks.remove(account, made.id, actor), 'once');
+});
+
 t.test('a registry is rebuilt from its journal as it was', async (t) => {
   const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account, revision, changes }) =>
     changes.map(({ kind, id, record }) => ({ account, kind, id, revision, record })),
@@ -832,6 +847,7 @@ t.test('a registry is rebuilt from its journal as it was', async (t) => {
   t.ok(counts.agent > 0 && counts.policy > 0 && counts.alert > 0 && counts.api_key > 0 && counts.account > 0);
   t.equal(counts.view, 1);
   t.equal(counts.connection, 2);
+  t.equal(counts.check, 1);
   t.equal(counts.prices, 1);
   const skip = /idem:|idem-order|commit:|journal|:api-key-uses|:last-seen|:registry$/;
   const before = await dump(store, skip);

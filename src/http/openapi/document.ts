@@ -118,6 +118,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   views: ['viw', 'the view'],
   holds: ['hld', 'the hold'],
   connections: ['con', 'the connection'],
+  checks: ['chk', 'the check'],
   erasures: ['agt', 'the agent that was deleted'],
 };
 
@@ -137,6 +138,7 @@ const TAGS: Record<string, string> = {
   Prices: 'What tokens of each model cost, by which the cost of events is reckoned.',
   Views: 'Lists of the dashboard with their filters, saved under a name.',
   Connections: 'Products that send each prompt and call of a tool to be judged.',
+  Checks: 'Services outside that judge texts, which policies of the type `external_check` ask.',
   Stream: 'What comes in, live.',
   Account: 'The account of the key.',
   Operations: 'For those who run the service.',

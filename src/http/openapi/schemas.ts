@@ -53,6 +53,7 @@ import {
   RESOURCE_TYPES,
   SCOPES,
   SEVERITIES,
+  SPEAKS,
   STATUSES,
   TRIGGERS,
   VIEW_SCREENS,
@@ -90,6 +91,7 @@ import {
   TraceWithEvents,
 } from '../../../schemas/event.ts';
 import { Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
+import { CheckCreate, CheckPatch, ExternalCheck } from '../../../schemas/external-check.ts';
 import { Hold, HoldCreate } from '../../../schemas/hold.ts';
 import { ConditionHeld, ConditionUnmet } from '../../../schemas/match-detail.ts';
 import {
@@ -341,6 +343,11 @@ const NAMED: Record<string, Named> = {
   ConnectionCreate: taken('A connection to create.', ConnectionCreate),
   ConnectionPatch: taken('What to change of a connection; at least one field.', ConnectionPatch),
   ConnectionPage: of('A page of connections.', page(Connection)),
+  Check: of('A service outside that judges texts.', ExternalCheck),
+  CheckCreate: taken('A check to create.', CheckCreate),
+  CheckPatch: taken('What to change of a check; at least one field.', CheckPatch),
+  CheckPage: of('A page of checks.', page(ExternalCheck)),
+  Speaks: set(SPEAKS, 'In which form a check is asked.'),
   OnFailure: set(ON_FAILURE, 'What is answered where a request cannot be judged.'),
   ConnectionMode: set(CONNECTION_MODES, 'Whether anything is stopped.'),
   AgentsBy: set(AGENTS_BY, 'What tells the agents of a connection apart.'),
