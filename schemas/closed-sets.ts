@@ -201,6 +201,11 @@ export const AGENTS_BY = ['application', 'actor'] as const;
 
 /** In which form a check outside is asked (src/checks/formats). */
 export const SPEAKS = ['gatehouse', 'litellm_guardrail', 'openai_chat', 'openai_moderation', 'presidio'] as const;
+export type Speaks = (typeof SPEAKS)[number];
+
+/** Why a check has said nothing of an event. */
+export const CHECK_FAILURES = ['timeout', 'error', 'overload', 'too_large'] as const;
+export type CheckFailure = (typeof CHECK_FAILURES)[number];
 
 /** Lists of the dashboard that a view can be saved of. */
 export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;

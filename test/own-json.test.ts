@@ -92,6 +92,12 @@ const OWN: Record<string, readonly string[]> = {
       'src/registry/policy-declaration.ts',
     ],
   ],
+  'what is asked of checks outside, and what they answer; payloads stand in it as text': [
+    'src/checks/check-calls.ts',
+    ...['gatehouse', 'litellm-guardrail', 'openai-chat', 'openai-moderation', 'presidio'].map(
+      (name) => `src/checks/formats/${name}.ts`,
+    ),
+  ],
   'what policies say, and the names in their conditions': [
     ...[
       'decide',

@@ -1,11 +1,13 @@
 // The one way out to addresses that users gave: a POST over https to a public address (behind the webhook and chat
-// channels). The URL is checked, its name resolved once, and the connection made to one of the addresses that were
-// checked; the socket is asked where it leads before a byte is sent. So neither a spelling nor a name server that
-// changes its mind leads inside. node:https on a socket of ours rather than fetch: no proxy variables, no redirects, no
+// channels, and checks). The URL is checked, its name resolved once, and the connection made to one of the addresses
+// that were checked; the socket is asked where it leads before a byte is sent. So neither a spelling nor a name server
+// that changes its mind leads inside. node:https on a socket of ours rather than fetch: no proxy variables, no redirects, no
 // shared connections, nothing in between.
-// Invariant: every stage ends by the one deadline; of an answer the status, Retry-After and its first 4 KiB are kept.
+// Invariant: every stage ends by the one deadline; of an answer the status, Retry-After and its first 4 KiB are kept,
+// or its whole body, where that is asked for: then an answer that breaks off, or is longer, is none.
 // Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a
 // connection was had.
+import type { IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { connect, isIP, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
@@ -51,6 +53,8 @@ export type Post = {
   /** For everything: name, connection, TLS, request, answer. */
   timeoutMs: number;
   signal: AbortSignal;
+  /** The answer is wanted whole, and may have so many bytes. Left out: its beginning is enough. */
+  wholeBytesMax?: number;
 };
 
 /** `text`: what was read of the body, as UTF-8. */
@@ -200,6 +204,10 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
         retryAfter: response.headers['retry-after'],
         text: '',
       };
+      if (post.wholeBytesMax !== undefined) {
+        readWhole(response, post.wholeBytesMax).then((text) => resolve({ ...got, text }), fail);
+        return;
+      }
       answer = got;
       const chunks: Buffer[] = [];
       let bytes = 0;
@@ -218,6 +226,22 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
       for (const end of ['end', 'error', 'close']) response.once(end, done);
     });
     request.end(post.body);
+  });
+}
+
+/** Rejects where it breaks off or is too large. */
+function readWhole(response: IncomingMessage, bytesMax: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    response.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes > bytesMax) response.destroy(new EgressError('reset'));
+    });
+    response.once('error', reject);
+    response.once('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
+    response.once('close', () => reject(new EgressError('reset')));
   });
 }
 

@@ -1,0 +1,135 @@
+// Asks checks (behind the judgement of an event, and behind POST /v1/checks/{id}/try): one POST a question, under one
+// deadline from the name to the last byte of the answer; no second try, no redirect. Of each check a process has
+// `at_once` calls under way; what finds no room is answered `overload` at once, as all is while its breaker is open.
+// Invariant: every question gets its answer within the check's timeout; those of a batch, which take at most half of
+// the room and wait for one another alone, begin within BATCH_MS_MAX. Nothing rejects: what fails is an answer.
+import type { CheckFailure } from '../../schemas/closed-sets.ts';
+import type { CheckRecord } from '../../schemas/external-check.ts';
+import { EgressError, type GuardedHttps } from '../egress/guarded-https.ts';
+import type { Log } from '../process/log.ts';
+import { CircuitBreaker } from './circuit-breaker.ts';
+import type { CheckQuestion, CheckVerdict } from './formats/format.ts';
+import { FORMATS } from './formats/formats.ts';
+
+/** What is sent: a judge of texts takes no more, and an event of 1 MiB must not be sent three times. */
+export const CHECK_SENT_BYTES_MAX = 64 * 1024;
+/** What is read of an answer: Presidio's findings in 64 KiB of names come near. */
+const ANSWER_BYTES_MAX = 256 * 1024;
+const BATCH_MS_MAX = 5_000;
+/** Checks whose state is kept; one that is left out begins again with its next call. */
+const STATES_MAX = 1_000;
+
+/** `ms`: how long it took. */
+export type CheckAnswer = ({ verdict: CheckVerdict } | { failure: CheckFailure }) & { ms: number };
+
+type State = { underWay: number; breaker: CircuitBreaker };
+type CheckCallsParts = {
+  https: Pick<GuardedHttps, 'post'>;
+  log: Log;
+  onCall: (check: string, result: 'answered' | CheckFailure, seconds: number) => void;
+  onBreaker: (check: string, isOpen: boolean) => void;
+  /** Ms of a clock that only rises. */
+  now?: () => number;
+};
+
+export class CheckCalls {
+  readonly #parts: CheckCallsParts;
+  readonly #now: () => number;
+  readonly #states = new Map<string, State>();
+  readonly #stopping = new AbortController();
+
+  constructor(parts: CheckCallsParts) {
+    this.#parts = parts;
+    this.#now = parts.now ?? (() => performance.now());
+  }
+
+  /** The answers in the order of the questions, which are of one request. Does not reject. */
+  async ask(check: CheckRecord, questions: readonly CheckQuestion[]): Promise<CheckAnswer[]> {
+    const state = this.#stateOf(check);
+    const room = Math.max(0, check.at_once - state.underWay);
+    const most = questions.length > 1 ? Math.ceil(check.at_once / 2) : 1;
+    const lanes = Math.min(room, most, questions.length);
+    const answers: CheckAnswer[] = questions.map(() => ({ failure: 'overload', ms: 0 }));
+    const endMs = this.#now() + BATCH_MS_MAX;
+    let next = 0;
+    const lane = async () => {
+      while (next < questions.length && this.#now() < endMs) {
+        const i = next++;
+        answers[i] = await this.#one(check, state, questions[i]!);
+      }
+    };
+    state.underWay += lanes;
+    try {
+      await Promise.all(Array.from({ length: lanes }, async () => lane().finally(() => state.underWay--)));
+    } finally {
+      for (const answer of answers) this.#count(check, answer);
+    }
+    return answers;
+  }
+
+  /** What is under way ends as an error. */
+  stop(): void {
+    this.#stopping.abort('aborted');
+  }
+
+  #count({ id }: CheckRecord, answer: CheckAnswer): void {
+    this.#parts.onCall(id, 'failure' in answer ? answer.failure : 'answered', answer.ms / 1000);
+  }
+
+  async #one(check: CheckRecord, { breaker }: State, question: CheckQuestion): Promise<CheckAnswer> {
+    const startMs = this.#now();
+    const msSince = () => Math.round(this.#now() - startMs);
+    const format = FORMATS[check.speaks];
+    const body = Buffer.from(format.request(check, question));
+    if (body.length > CHECK_SENT_BYTES_MAX) return { failure: 'too_large', ms: msSince() };
+    const ended = breaker.begin(startMs);
+    if (ended === undefined) return { failure: 'overload', ms: msSince() };
+    try {
+      const verdict = format.verdict(await this.#posted(check, body), question.texts.length);
+      ended(false, this.#now());
+      return { verdict, ms: msSince() };
+    } catch (error) {
+      ended(true, this.#now());
+      const failure = error instanceof EgressError && error.reason === 'timeout' ? 'timeout' : 'error';
+      this.#parts.log.debug({ check: check.id, failure, err: error }, 'check.failed');
+      return { failure, ms: msSince() };
+    }
+  }
+
+  /** The JSON of the answer. Throws what went wrong. */
+  async #posted({ url, secret, timeout_ms: timeoutMs }: CheckRecord, body: Buffer): Promise<unknown> {
+    const { status, text } = await this.#parts.https.post(url, {
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json',
+        ...(secret === null ? {} : { authorization: `Bearer ${secret}` }),
+      },
+      body,
+      timeoutMs,
+      signal: this.#stopping.signal,
+      wholeBytesMax: ANSWER_BYTES_MAX,
+    });
+    if (status !== 200) throw new Error(`status ${status}`);
+    return JSON.parse(text);
+  }
+
+  #stateOf({ id, name }: CheckRecord): State {
+    let state = this.#states.get(id);
+    if (state === undefined) {
+      const breaker = new CircuitBreaker((isOpen) => {
+        this.#parts.log.warn({ check: id, name }, isOpen ? 'check.breaker_open' : 'check.breaker_closed');
+        this.#parts.onBreaker(id, isOpen);
+      });
+      state = { underWay: 0, breaker };
+    } else this.#states.delete(id);
+    this.#states.set(id, state);
+    if (this.#states.size > STATES_MAX) this.#forgetOldest();
+    return state;
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#states;
+    this.#states.delete(oldest![0]);
+    if (oldest![1].breaker.isOpen) this.#parts.onBreaker(oldest![0], false);
+  }
+}

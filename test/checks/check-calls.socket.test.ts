@@ -1,0 +1,214 @@
+// Checks are asked: real servers by https, each written from the public description of its format, and servers that
+// behave badly in every way. Bounds are wide for slow machines; what only a deadline can end is cut off by it.
+import t, { type Test } from 'tap';
+import type { Speaks } from '../../schemas/closed-sets.ts';
+import type { CheckRecord } from '../../schemas/external-check.ts';
+import { type CheckAnswer, CheckCalls } from '../../src/checks/check-calls.ts';
+import type { CheckQuestion } from '../../src/checks/formats/format.ts';
+import { GuardedHttps } from '../../src/egress/guarded-https.ts';
+import { createLog } from '../../src/process/log.ts';
+import type { Receiver } from '../support/https-receiver.ts';
+import { BAD_JUDGES, startJudges } from '../support/judge-servers.ts';
+
+const LOCALHOST = new Set(['localhost']);
+const MARGIN_MS = 2_000;
+
+function question(texts: readonly string[], more: Partial<CheckQuestion> = {}): CheckQuestion {
+  return {
+    texts,
+    policy: { id: 'pol_1', name: 'no evil' },
+    event: { type: 'prompt', agentId: 'agt_1', traceId: 'run', timestamp: '2026-11-20T17:28:00.000Z' },
+    payloadText: undefined,
+    ...more,
+  };
+}
+
+function checkOf(url: string, more: Partial<CheckRecord> = {}): CheckRecord {
+  return {
+    ...{ id: 'chk_1', name: 'guard', agent_id: null, speaks: 'gatehouse' as Speaks, url, secret: null },
+    ...{ timeout_ms: 5_000, at_once: 32, created_at: '', updated_at: '' },
+    ...more,
+  };
+}
+
+function callsTo(receiver: Receiver, parts: Partial<ConstructorParameters<typeof CheckCalls>[0]> = {}) {
+  const counted: string[] = [];
+  const breakers: boolean[] = [];
+  const calls = new CheckCalls({
+    https: new GuardedHttps({ allowedHosts: LOCALHOST, ca: receiver.ca }),
+    log: createLog({ level: 'silent', processName: 'test' }),
+    onCall: (_check, result) => counted.push(result),
+    onBreaker: (_check, isOpen) => breakers.push(isOpen),
+    ...parts,
+  });
+  return { calls, counted, breakers };
+}
+
+const FORMATS: [Speaks, path: string, more: Partial<CheckRecord>, found: object, clean: object][] = [
+  ['gatehouse', 'own', {}, { match: true, score: 1, labels: ['evil'] }, { match: false, score: 0, labels: [] }],
+  [
+    'presidio',
+    'presidio/analyze',
+    { language: 'en' },
+    { match: true, score: 0.85, labels: ['EVIL'] },
+    { match: false },
+  ],
+  ['litellm_guardrail', 'litellm/beta', {}, { match: true, score: null, labels: ['blocked'] }, { match: false }],
+  ['openai_moderation', 'moderation/v1', {}, { match: true, score: 0.97, labels: ['violence'] }, { score: 0.02 }],
+  ['openai_chat', 'chat/v1', { model: 'm', secret: 'hush' }, { match: true, labels: ['S1', 'S9'] }, { match: false }],
+  [
+    'openai_chat',
+    'chat/v1',
+    { model: 'm', prompt: 'Judge.', secret: 'hush' },
+    { match: true, score: 0.9 },
+    { score: 0.1 },
+  ],
+];
+
+t.test('each format, by a server that was written from its description', async (t) => {
+  const judges = await startJudges(t);
+  const { calls, counted } = callsTo(judges);
+  for (const [speaks, path, more, found, clean] of FORMATS) {
+    const check = checkOf(`${judges.url}/${path}`, { speaks, ...more });
+    const [evil, good, two] = [
+      ...(await calls.ask(check, [question(['an evil plan'])])),
+      ...(await calls.ask(check, [question(['a good plan'])])),
+      ...(await calls.ask(check, [question(['a good plan', 'and an evil "one"\n\u{1f600}'])])),
+    ];
+    t.match(evil, { verdict: found }, `${speaks} finds`);
+    t.match(good, { verdict: clean }, `${speaks} finds nothing`);
+    t.match(two, { verdict: found }, `${speaks} with two texts`);
+  }
+  t.same(new Set(counted), new Set(['answered']));
+  const secrets = judges.received.map(({ headers, path }) => [path.split('/')[1], headers.authorization]);
+  t.same(new Set(secrets.filter(([path]) => path !== 'chat').map(([, secret]) => secret)), new Set([undefined]));
+});
+
+t.test('what our own form sends, token by token', async (t) => {
+  const judges = await startJudges(t);
+  const { calls } = callsTo(judges);
+  const payloadText = '{"n": 1.0, "big": 12345678901234567890}';
+  await calls.ask(checkOf(`${judges.url}/own`), [question(['x'], { payloadText })]);
+  t.equal(
+    judges.received[0]!.body,
+    `{"event":{"type":"prompt","agent_id":"agt_1","trace_id":"run","timestamp":"2026-11-20T17:28:00.000Z","payload":${payloadText}},"policy":{"id":"pol_1","name":"no evil"},"texts":["x"]}`,
+  );
+});
+
+t.test('what LiteLLM would change is a match, and what a moderation leaves out is an error', async (t) => {
+  const judges = await startJudges(t, { short: (_request, response) => void response.end('{"results":[]}') });
+  const { calls } = callsTo(judges);
+  const [changed] = await calls.ask(checkOf(`${judges.url}/litellm`, { speaks: 'litellm_guardrail' }), [
+    question(['change']),
+  ]);
+  t.match(changed, { verdict: { match: true, labels: ['intervened'] } });
+  const [short] = await calls.ask(checkOf(`${judges.url}/short`, { speaks: 'openai_moderation' }), [question(['x'])]);
+  t.match(short, { failure: 'error' });
+});
+
+const timed = async (ask: Promise<CheckAnswer[]>): Promise<[CheckAnswer, number]> => {
+  const startMs = performance.now();
+  const [answer] = await ask;
+  return [answer!, performance.now() - startMs];
+};
+
+t.test('whatever a service does, the answer comes in time and is no verdict', async (t) => {
+  const judges = await startJudges(t, BAD_JUDGES);
+  const { calls, counted } = callsTo(judges);
+  for (const name of Object.keys(BAD_JUDGES)) {
+    for (const speaks of ['gatehouse', 'presidio'] as const) {
+      const check = checkOf(`${judges.url}/${name}`, { id: `chk_${name}`, speaks, timeout_ms: 1_500 });
+      const [answer, ms] = await timed(calls.ask(check, [question(['x'])]));
+      t.match(answer, { failure: name === 'silent' || name === 'drips' ? 'timeout' : 'error' }, name);
+      t.ok(ms < 1_500 + MARGIN_MS, `${name}: ${Math.round(ms)} ms`);
+    }
+  }
+  t.equal(counted.length, 2 * Object.keys(BAD_JUDGES).length, 'each once');
+  t.equal(judges.received.length, counted.length, 'and asked once: no second try, no redirect followed');
+});
+
+t.test('a name server that says nothing is within the same deadline; a private address is not asked', async (t) => {
+  const judges = await startJudges(t);
+  const hanging = () => new Promise<string[]>(() => undefined);
+  const { calls } = callsTo(judges, { https: new GuardedHttps({ allowedHosts: new Set(), resolve: hanging }) });
+  const [answer, ms] = await timed(
+    calls.ask(checkOf('https://slow.example.com/', { timeout_ms: 100 }), [question(['x'])]),
+  );
+  t.match(answer, { failure: 'timeout' });
+  t.ok(ms < 100 + MARGIN_MS, `${Math.round(ms)} ms`);
+  const inside = async () => ['169.254.169.254'];
+  const guarded = callsTo(judges, { https: new GuardedHttps({ allowedHosts: new Set(), resolve: inside }) });
+  const [refused] = await guarded.calls.ask(checkOf('https://rebound.example.com/'), [question(['x'])]);
+  t.match(refused, { failure: 'error' });
+});
+
+/** Answers when it is told to. */
+async function heldJudges(t: Test) {
+  const held: (() => void)[] = [];
+  const judges = await startJudges(t, {
+    held: (_request, response) => void held.push(() => response.end('{"match":false}')),
+  });
+  const until = async (count: number) => {
+    while (held.length < count) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  return { judges, held, until };
+}
+
+t.test('what finds no room is answered at once, and nothing waits', async (t) => {
+  const { judges, held, until } = await heldJudges(t);
+  const { calls } = callsTo(judges);
+  const check = checkOf(`${judges.url}/held`, { at_once: 2, timeout_ms: 5_000 });
+  const first = [calls.ask(check, [question(['a'])]), calls.ask(check, [question(['b'])])];
+  await until(2);
+  const [answer, ms] = await timed(calls.ask(check, [question(['c'])]));
+  t.match(answer, { failure: 'overload' });
+  t.ok(ms < 500, `${Math.round(ms)} ms`);
+  for (const answered of held) answered();
+  t.match(await Promise.all(first), [[{ verdict: { match: false } }], [{ verdict: { match: false } }]]);
+  const again = calls.ask(check, [question(['d'])]);
+  await until(3);
+  held[2]!();
+  t.match(await again, [{ verdict: { match: false } }], 'the room is free again');
+});
+
+t.test('a batch asks for all, at most half of the room at a time', async (t) => {
+  let now = 0;
+  let most = 0;
+  const judges = await startJudges(t, {
+    slow: (_request, response) => {
+      now++;
+      most = Math.max(most, now);
+      setTimeout(() => {
+        now--;
+        response.end('{"match":true}');
+      }, 20);
+    },
+  });
+  const { calls } = callsTo(judges);
+  const questions = Array.from({ length: 20 }, (_, i) => question([`${i}`]));
+  const answers = await calls.ask(checkOf(`${judges.url}/slow`, { at_once: 8, timeout_ms: 5_000 }), questions);
+  t.ok(answers.every((answer) => 'verdict' in answer));
+  t.equal(judges.received.length, 20);
+  t.equal(most, 4);
+});
+
+t.test('more than 64 KiB is not sent, and not cut', async (t) => {
+  const judges = await startJudges(t);
+  const { calls } = callsTo(judges);
+  const [answer] = await calls.ask(checkOf(`${judges.url}/own`), [question(['x'.repeat(70_000)])]);
+  t.match(answer, { failure: 'too_large' });
+  t.equal(judges.received.length, 0);
+});
+
+t.test('a dead service is soon asked no more, and another is not concerned', async (t) => {
+  const judges = await startJudges(t, BAD_JUDGES);
+  const { calls, breakers, counted } = callsTo(judges);
+  const dead = checkOf(`${judges.url}/failing`, { id: 'chk_dead' });
+  for (let i = 0; i < 20; i++) await calls.ask(dead, [question(['x'])]);
+  t.same(breakers, [true]);
+  const asked = judges.received.length;
+  for (let i = 0; i < 50; i++) t.match(await calls.ask(dead, [question(['x'])]), [{ failure: 'overload' }]);
+  t.equal(judges.received.length, asked);
+  t.match(await calls.ask(checkOf(`${judges.url}/own`), [question(['x'])]), [{ verdict: { match: false } }]);
+  t.equal(counted.filter((result) => result === 'overload').length, 50);
+});
