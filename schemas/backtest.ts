@@ -78,12 +78,13 @@ const BacktestUnknown = Type.Object({
   reason: about(
     Type.Enum([...UNKNOWN_REASONS]),
     'Why it is not known. `redacted_text`: a pattern or detector would have to see text that was redacted. `redacted_condition`: ' +
-      'a condition, the expression, the schema or the counter of a rate limit depends on it. `past_retention`: the events are not kept any more.',
+      'a condition, the expression, the schema or the counter of a rate limit depends on it. `past_retention`: the events are not kept any more. ' +
+      '`not_asked`: the check of the policy was not asked about the same fields when the event came, and is not asked now.',
     'redacted_text',
   ),
   events: about(
     Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]),
-    'How many events; of `redacted_…` those that count as `unknown`. null: not known, they are gone.',
+    'How many events; of `redacted_…` and `not_asked` those that count as `unknown`. null: not known, they are gone.',
     12,
   ),
   message: about(Type.String(), 'The same in a sentence for people.', 'A pattern would have to see redacted text.'),

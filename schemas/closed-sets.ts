@@ -49,7 +49,14 @@ export type Scope = (typeof SCOPES)[number];
 export const PERMISSIONS = ['submit', 'read', 'decide', 'configure'] as const;
 export type Permission = (typeof PERMISSIONS)[number];
 
-export const POLICY_TYPES = ['block_action', 'rate_limit', 'data_filter', 'require_approval', 'sequence'] as const;
+export const POLICY_TYPES = [
+  'block_action',
+  'rate_limit',
+  'data_filter',
+  'require_approval',
+  'sequence',
+  'external_check',
+] as const;
 export type PolicyType = (typeof POLICY_TYPES)[number];
 
 export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
@@ -85,7 +92,7 @@ export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;
 export const PLANNED_ACTIONS = ['create', 'update', 'replace', 'delete', 'unchanged'] as const;
 
 /** What an evaluation says of each policy. */
-export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted'] as const;
+export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted', 'asked'] as const;
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];
 
 export const BACKTEST_STATUSES = ['waiting', 'running', 'done', 'failed'] as const;
@@ -94,7 +101,7 @@ export const BACKTEST_STATUSES = ['waiting', 'running', 'done', 'failed'] as con
 export const BACKTEST_OUTCOMES = [...OUTCOMES, 'unknown'] as const;
 
 /** Why a backtest cannot say what would have become of an event. */
-export const UNKNOWN_REASONS = ['redacted_text', 'redacted_condition', 'past_retention'] as const;
+export const UNKNOWN_REASONS = ['redacted_text', 'redacted_condition', 'past_retention', 'not_asked'] as const;
 export type UnknownReason = (typeof UNKNOWN_REASONS)[number];
 
 export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
@@ -206,6 +213,10 @@ export type Speaks = (typeof SPEAKS)[number];
 /** Why a check has said nothing of an event. */
 export const CHECK_FAILURES = ['timeout', 'error', 'overload', 'too_large'] as const;
 export type CheckFailure = (typeof CHECK_FAILURES)[number];
+
+/** What comes of an event of which a check has said nothing: a policy says it for each way that this comes about. */
+export const ON_CHECK_FAILURE = ['match', 'skip', 'pending'] as const;
+export type OnCheckFailure = (typeof ON_CHECK_FAILURE)[number];
 
 /** Lists of the dashboard that a view can be saved of. */
 export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;

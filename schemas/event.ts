@@ -15,7 +15,7 @@ import {
 import { FreeObject, NextCursor, RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { ErrorDetail } from './error.ts';
-import { MatchDetail } from './match-detail.ts';
+import { AskedCheck, MatchDetail } from './match-detail.ts';
 
 export const BATCH_EVENTS_MAX = 100;
 
@@ -110,6 +110,12 @@ export const PolicyResult = Type.Object({
     exampleId('pol'),
   ),
   matches: about(Type.Array(PolicyMatch), 'All policies that matched, also those that only record. Empty: none did.'),
+  checks: Type.Optional(
+    about(
+      Type.Array(AskedCheck),
+      'The checks outside that were asked about it, also those that said nothing. Left out: none was.',
+    ),
+  ),
   approval_id: Type.Optional(about(Type.String(), 'The approval that the event waits or waited for. Left out: none.')),
   enforced: Type.Optional(
     about(

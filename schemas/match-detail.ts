@@ -4,7 +4,7 @@
 // unless they hold what a filter or operator searches for: then `[redacted]`.
 
 import Type from 'typebox';
-import { DETECTOR_NAMES } from './closed-sets.ts';
+import { CHECK_FAILURES, DETECTOR_NAMES } from './closed-sets.ts';
 import { OPERATORS } from './condition.ts';
 import { about, exampleId } from './described.ts';
 
@@ -81,10 +81,10 @@ export const CONDITIONS_OF_EVENT_MAX = 4_000;
 
 const conditions = (description: string) =>
   Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_SHOWN_MAX }), description));
-const REASONS = ['budget', 'expression_error', 'not_a_number', 'not_json', 'error'] as const;
+const UNEVALUATED = ['budget', 'expression_error', 'not_a_number', 'not_json', 'error'] as const;
 const reason = Type.Optional(
   about(
-    Type.Enum([...REASONS]),
+    Type.Enum([...UNEVALUATED]),
     'Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its ' +
       'expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text ' +
       'that begins like JSON and cannot be read, or a mistake of ours. ' +
@@ -211,7 +211,7 @@ export const SequenceDetail = Type.Object(
     conditions: conditions('The conditions of the event itself, all of which held, at most 20. Left out: it has none.'),
     reason: Type.Optional(
       about(
-        Type.Enum([...REASONS, 'state_unknown', 'not_finished']),
+        Type.Enum([...UNEVALUATED, 'state_unknown', 'not_finished']),
         'Why the policy counts as matched although it could not be evaluated. `state_unknown`: what occurred before is being read, which takes seconds after the policy was made or changed. ' +
           '`budget`: more values or scopes occurred than are kept. `not_finished`: the event of `unless` waits for its approval, or is being recorded. The others: as of other types. ' +
           'Left out: it was evaluated.',
@@ -228,5 +228,72 @@ export const SequenceDetail = Type.Object(
 );
 export type SequenceDetail = Type.Static<typeof SequenceDetail>;
 
-export const MatchDetail = Type.Union([ConditionsDetail, DataFilterDetail, RateLimitDetail, SequenceDetail]);
+const SAID = {
+  score: Type.Optional(
+    about(Type.Number({ minimum: 0, maximum: 1 }), 'The score that the check gave. Left out: none.', 0.93),
+  ),
+  labels: Type.Optional(about(Type.Array(Type.String()), 'The labels that it gave. Left out: none.', ['S1'])),
+};
+
+/** The detail of `external_check`. */
+export const ExternalCheckDetail = Type.Object(
+  {
+    check: Type.Optional(
+      about(Type.String(), 'The check that was asked. Left out where a condition could not be evaluated.', 'guard'),
+    ),
+    ...SAID,
+    ms: Type.Optional(about(Type.Integer({ minimum: 0 }), 'How long it took, in ms. Left out with `check`.', 42)),
+    reason: Type.Optional(
+      about(
+        Type.Enum([...CHECK_FAILURES, ...UNEVALUATED]),
+        'Why the check said nothing, and the policy counts as matched by its own word: `timeout`, `error` (also an answer ' +
+          'that does not fit), `overload` (no room, or its breaker is open), `too_large` (over 64 KiB, `on_error` decides); or why ' +
+          'a condition could not be evaluated. Left out: the check matched.',
+      ),
+    ),
+    pending: Type.Optional(
+      about(Type.Literal(true), 'By that word the event waits for a person. Left out: it does not.', true),
+    ),
+    condition: Type.Optional(
+      about(Type.String(), 'The condition that could not be evaluated. Left out unless that is so.', 'expression'),
+    ),
+    conditions: conditions('The other conditions of the policy, all of which held, at most 20. Left out: it has none.'),
+  },
+  {
+    description: 'What a match of an `external_check` policy says beyond the policy itself: the verdict.',
+    examples: [{ check: 'guard', score: 0.93, labels: ['S1'], ms: 42 }],
+  },
+);
+export type ExternalCheckDetail = Type.Static<typeof ExternalCheckDetail>;
+
+/** A check that was asked about an event, whatever came of it. */
+export const AskedCheck = Type.Object(
+  {
+    check: about(Type.String(), 'The name of the check.', 'guard'),
+    fields: Type.Optional(
+      about(Type.Array(Type.String()), 'The fields that it was asked about. Left out: all text of the payload.', [
+        'payload.text',
+      ]),
+    ),
+    match: Type.Optional(about(Type.Boolean(), 'Its own word. Left out: it gave none.', true)),
+    ...SAID,
+    reason: Type.Optional(
+      about(
+        Type.Enum([...CHECK_FAILURES]),
+        'Why it said nothing; then each policy that asked did what it says for that. Left out: it answered.',
+      ),
+    ),
+    ms: about(Type.Integer({ minimum: 0 }), 'How long it took, in ms.', 42),
+  },
+  { description: 'A check outside that was asked about the event, and what it said.' },
+);
+export type AskedCheck = Type.Static<typeof AskedCheck>;
+
+export const MatchDetail = Type.Union([
+  ConditionsDetail,
+  DataFilterDetail,
+  RateLimitDetail,
+  SequenceDetail,
+  ExternalCheckDetail,
+]);
 export type MatchDetail = Type.Static<typeof MatchDetail>;

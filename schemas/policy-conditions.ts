@@ -5,7 +5,7 @@
 // Invariant: whatever the engine takes fits its form here. test/http/openapi.test.ts holds the two against each other.
 
 import Type, { type TSchema } from 'typebox';
-import { DETECTOR_NAMES, type PolicyType } from './closed-sets.ts';
+import { DETECTOR_NAMES, ON_CHECK_FAILURE, type PolicyType } from './closed-sets.ts';
 import { COMMAND_ENTRIES_MAX } from './condition.ts';
 
 /** A schema that is under this name among the components of the description. */
@@ -257,6 +257,13 @@ const OF_ALL = {
   ),
 };
 
+const Score = (description: string) => Type.Optional(Type.Number({ minimum: 0, maximum: 1, description }));
+const OnFailing = (when: string) =>
+  Type.Enum([...ON_CHECK_FAILURE], {
+    description: `Where the check ${when}: \`match\`, \`skip\` (the policy does not match), or \`pending\` (a person decides within an hour, else it is denied). There is no default.`,
+    examples: ['match'],
+  });
+
 const OF_TYPE = {
   block_action: {},
   rate_limit: {
@@ -368,6 +375,44 @@ const OF_TYPE = {
       ),
     ),
   },
+  external_check: {
+    check: Type.String({ minLength: 1, description: 'The name of a check (`/v1/checks`).', examples: ['guard'] }),
+    fields: Type.Optional(
+      Texts(
+        'Paths into the payload whose text is sent. Left out: all text of the payload.',
+        20,
+        Type.String({ minLength: 1, examples: ['payload.text'] }),
+      ),
+    ),
+    when: Type.Optional(
+      Type.Object(
+        {
+          score: Type.Optional(
+            Type.Object(
+              {
+                gt: Score('It is greater than this.'),
+                gte: Score('It is greater than or equal to this.'),
+                lt: Score('It is less than this.'),
+                lte: Score('It is less than or equal to this.'),
+              },
+              { additionalProperties: false, minProperties: 1, description: 'What the score must be.' },
+            ),
+          ),
+          labels: Type.Optional(Texts('One of these labels must be there.', 50, Type.String({ minLength: 1 }))),
+        },
+        {
+          additionalProperties: false,
+          minProperties: 1,
+          description:
+            "The verdict that matches. A check that gives no score where one is asked for has failed. Left out: the check's own word.",
+          examples: [{ score: { gte: 0.8 } }],
+        },
+      ),
+    ),
+    on_timeout: OnFailing('does not answer in time'),
+    on_error: OnFailing('answers with an error or what cannot be read, or where more than 64 KiB would be sent'),
+    on_overload: OnFailing('has no room, or its breaker is open'),
+  },
 } satisfies Record<PolicyType, Record<string, TSchema>>;
 
 /** Words of these types are no bare names in others. Those of `sequence` came when such were in use. */
@@ -464,5 +509,16 @@ export const CONDITIONS: Record<PolicyType, { name: string; schema: TSchema }> =
         per: 'trace',
       },
     ),
+  },
+  external_check: {
+    name: 'ExternalCheckConditions',
+    schema: conditionsOf('external_check', 'Matches where a check outside says so, of the events whose fields match.', {
+      type: 'completion',
+      check: 'guard',
+      when: { score: { gte: 0.8 } },
+      on_timeout: 'match',
+      on_error: 'match',
+      on_overload: 'pending',
+    }),
   },
 };

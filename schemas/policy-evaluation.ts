@@ -85,7 +85,7 @@ export const JudgedPolicy = Type.Object({
   name: about(Type.String(), 'Its name.', 'no large payments'),
   result: about(
     Type.Enum([...EVALUATION_RESULTS]),
-    'Whether it matched. `counted`: a rate limit that would count the event; how full it is was not asked.',
+    'Whether it matched. `counted`: a rate limit that would count the event; how full it is was not asked. `asked`: a check outside would be asked about the event; an evaluation asks none.',
   ),
   unmet: Type.Optional(
     about(

@@ -6,7 +6,13 @@ import Type, { type TProperties, type TSchema } from 'typebox';
 import { POLICY_TYPES, type PolicyType } from './closed-sets.ts';
 
 import { PolicyMatch } from './event.ts';
-import { ConditionsDetail, DataFilterDetail, RateLimitDetail, SequenceDetail } from './match-detail.ts';
+import {
+  ConditionsDetail,
+  DataFilterDetail,
+  ExternalCheckDetail,
+  RateLimitDetail,
+  SequenceDetail,
+} from './match-detail.ts';
 import { Policy, PolicyCreate, PolicyPatch } from './policy.ts';
 import { CONDITIONS, component } from './policy-conditions.ts';
 
@@ -16,6 +22,7 @@ const NAMES: Record<PolicyType, string> = {
   data_filter: 'DataFilter',
   require_approval: 'RequireApproval',
   sequence: 'Sequence',
+  external_check: 'ExternalCheck',
 };
 
 const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
@@ -24,6 +31,7 @@ const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
   data_filter: { name: 'DataFilterDetail', schema: DataFilterDetail },
   require_approval: { name: 'ConditionsDetail', schema: ConditionsDetail },
   sequence: { name: 'SequenceDetail', schema: SequenceDetail },
+  external_check: { name: 'ExternalCheckDetail', schema: ExternalCheckDetail },
 };
 
 /** name -> schema, of everything here that stands among the components of the description. */

@@ -197,6 +197,7 @@ const ON: Record<string, [fires: Series, rests: Series]> = {
   GatehouseServerErrors: [requests(10, 1), requests(1_000, 1)],
   GatehouseSignInsFail: both(`gatehouse_requests_total{${SUBMIT},status="401"}`, counter(60), counter(20)),
   GatehouseSlow: [latency('5'), latency('0.001')],
+  GatehouseCheckDown: both('gatehouse_check_breakers_open', constant(1), constant(0)),
   GatehouseOverloaded: both('gatehouse_overloaded', constant(1), constant(0)),
   GatehouseEventLoopDelay: both('gatehouse_event_loop_delay_p99_seconds', constant(0.4), constant(0.02)),
   GatehouseDiskNearlyFull: [

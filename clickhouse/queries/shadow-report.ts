@@ -35,14 +35,14 @@ type SampleRow = {
 
 const TOOL_CHARACTERS = 200;
 
-/** What a match makes of an event by itself (policy/rule-index.ts, outcomeOfMatch). */
-const MADE = `multiIf(arrayAll(a -> a = 'log', m.3), 'matched', m.2 = 'require_approval', 'pending', has(m.3, 'block'), 'blocked', 'matched')`;
+/** What a match makes of an event by itself (policy/rule-index.ts, outcomeThen). */
+const MADE = `multiIf(arrayAll(a -> a = 'log', m.3), 'matched', m.2 = 'require_approval' OR m.4.1, 'pending', has(m.3, 'block'), 'blocked', 'matched')`;
 const rank = (verdict: string) => `multiIf(${verdict} = 'blocked', 2, ${verdict} = 'pending', 1, 0)`;
 
 /** Rows with a verdict of the shadow: what both made of the event, and what differs. */
 function judged(where: string): string {
   const said = `JSONExtract(shadow, 'Array(Tuple(policy_id String, revision UInt64, would String))')`;
-  const matches = `JSONExtract(policy_result, 'matches', 'Array(Tuple(policy_id String, type String, actions Array(String)))')`;
+  const matches = `JSONExtract(policy_result, 'matches', 'Array(Tuple(policy_id String, type String, actions Array(String), detail Tuple(pending Bool)))')`;
   return `SELECT id, agent_id, timestamp, timestamp_micros, toDate(received_at) AS day, toString(outcome) AS then_outcome, payload,
     arrayFilter(s -> s.1 = {policy:String} AND s.2 >= {since:UInt64}, ${said}) AS own,
     arrayMap(m -> (m.1, ${MADE}), ${matches}) AS made,

@@ -207,6 +207,7 @@ export function SampleEvent({ sample }: SampleEventProps) {
 const UNKNOWN: Record<string, string> = {
   redacted_text: 'A pattern or detector would have to see text that was redacted.',
   redacted_condition: 'What it depends on was redacted.',
+  not_asked: 'Its check was not asked about these fields then.',
   past_retention: 'It is not kept any more.',
 };
 

@@ -32,6 +32,8 @@ const STARTS: Record<PolicyType, string> = {
   data_filter: '{\n  "detectors": ["email", "credit_card", "api_key"],\n  "redact": true\n}',
   sequence:
     '{\n  "type": "tool_call",\n  "payload.tool": "",\n  "after": [{ "payload.tool": "" }],\n  "within": "1h",\n  "per": "agent"\n}',
+  external_check:
+    '{\n  "type": "prompt",\n  "check": "",\n  "when": { "score": { "gte": 0.8 } },\n  "on_timeout": "match",\n  "on_error": "match",\n  "on_overload": "match"\n}',
   require_approval: '{\n  "type": "tool_call",\n  "payload.tool": "",\n  "timeout": "1h",\n  "on_timeout": "deny"\n}',
 };
 

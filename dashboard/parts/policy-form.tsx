@@ -1,7 +1,13 @@
 // The conditions of a policy as a form, beside their JSON (form-or-json.tsx): each follows the other, for both show one
 // text (core/policy-form.ts). What the form has no field for is named, and stays in the JSON as it is.
 import { useMemo, useState } from 'preact/hooks';
-import { DETECTOR_NAMES, EVENT_TYPES, ON_TIMEOUT, type PolicyType } from '../../schemas/closed-sets.ts';
+import {
+  DETECTOR_NAMES,
+  EVENT_TYPES,
+  ON_CHECK_FAILURE,
+  ON_TIMEOUT,
+  type PolicyType,
+} from '../../schemas/closed-sets.ts';
 import {
   FORM_OPERATORS,
   formOf,
@@ -36,6 +42,7 @@ const SHOWN: Record<PolicyType, readonly string[]> = {
   data_filter: ['patterns', 'detectors', 'regions', 'fields', 'redact', 'expression'],
   require_approval: ['timeout', 'on_timeout', 'expression'],
   sequence: ['within', 'per', 'at_least', 'expression'],
+  external_check: ['check', 'fields', 'when', 'on_timeout', 'on_error', 'on_overload', 'expression'],
 };
 const { sequence: ofSequence, ...ofOthers } = SHOWN;
 const RESERVED = [...new Set([...Object.values(ofOthers).flat(), 'payload_schema'])];
@@ -239,7 +246,23 @@ function OfType({ type, ...edit }: Edit & { type: PolicyType }) {
         <OneText name="at_least" label="The last step at least so often" isValue {...edit} />
       </div>
     );
+  if (type === 'external_check') return <OfCheck {...edit} />;
   return type === 'data_filter' ? <OfFilter {...edit} /> : null;
+}
+
+/** What the verdict must be, `when`, is written in the JSON. */
+function OfCheck(edit: Edit) {
+  return (
+    <>
+      <OneText name="check" label="Asks the check" {...edit} />
+      <Texts name="fields" label="About these fields" {...edit} />
+      <div class="columns">
+        <Choice name="on_timeout" label="Not in time" values={ON_CHECK_FAILURE} {...edit} />
+        <Choice name="on_error" label="An error" values={ON_CHECK_FAILURE} {...edit} />
+        <Choice name="on_overload" label="No room" values={ON_CHECK_FAILURE} {...edit} />
+      </div>
+    </>
+  );
 }
 
 function OfFilter({ text, onText }: Edit) {

@@ -177,6 +177,7 @@ const SAYS = {
   matched: 'would match, and by this policy alone be',
   not_matched: 'would not match, and by this policy alone be',
   counted: 'would be counted; until the limit is over it is',
+  asked: 'would be asked about by its check, which was not called; without it it is',
 };
 
 type Judged = Evaluated['judged'][number];
@@ -191,7 +192,9 @@ function NotMatched({ one: { policy_id: id, name, result, unmet = [] }, isDraft 
           <Literal text={name} />
         </a>
       )}{' '}
-      <span class="quiet">{result === 'counted' ? 'would count it' : 'did not match'}</span>
+      <span class="quiet">
+        {result === 'counted' ? 'would count it' : result === 'asked' ? 'would ask its check' : 'did not match'}
+      </span>
       <Unmet conditions={unmet} />
     </li>
   );

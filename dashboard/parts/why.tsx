@@ -34,6 +34,10 @@ export type MatchDetail = {
   retry_after_seconds?: number;
   per?: string;
   value?: string;
+  check?: string;
+  score?: number;
+  labels?: string[];
+  ms?: number;
 };
 
 /** What a policy asks for. */
@@ -68,6 +72,13 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
         <ul class="matches">
           {matches.map((match) => (
             <Match key={match.policy_id} match={match} decided={match.policy_id === decided} />
+          ))}
+        </ul>
+      )}
+      {event.policy_result.checks !== undefined && (
+        <ul aria-label="Checks that were asked">
+          {event.policy_result.checks.map((one) => (
+            <Said key={one.check + (one.fields ?? []).join()} {...one} />
           ))}
         </ul>
       )}
@@ -178,7 +189,8 @@ export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: Poli
   const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
   return (
     <ul>
-      {detail.reason !== undefined && <li>{FAILED[detail.reason] ?? detail.reason}</li>}
+      {detail.reason !== undefined && detail.check === undefined && <li>{FAILED[detail.reason] ?? detail.reason}</li>}
+      {detail.check !== undefined && <Said {...detail} check={detail.check} />}
       {detail.every_event && <li>It has no conditions and matches every event.</li>}
       {detail.threshold !== undefined && (
         <li>
@@ -208,6 +220,32 @@ export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: Poli
     </ul>
   );
 }
+
+type CheckSaid = Pick<MatchDetail, 'score' | 'labels' | 'ms' | 'reason'> & { check: string };
+
+/** What a check outside said, or why it said nothing. */
+function Said({ check, score, labels = [], ms, reason }: CheckSaid) {
+  return (
+    <li>
+      The check <Literal text={check} />{' '}
+      {reason === undefined ? 'answered' : `said nothing (${UNSAID[reason] ?? reason}), and each policy says what then`}{' '}
+      after {ms} ms
+      {score === undefined ? '' : `; score ${score}`}
+      {labels.length > 0 && (
+        <>
+          ; <Literal text={labels.join(', ')} />
+        </>
+      )}
+    </li>
+  );
+}
+
+const UNSAID: Record<string, string> = {
+  timeout: 'it was not in time',
+  error: 'an error, or an answer that cannot be read',
+  overload: 'there was no room, or it failed too often',
+  too_large: 'the text is over 64 KiB',
+};
 
 export function Unmet({ conditions }: { conditions: readonly ConditionUnmet[] }) {
   if (conditions.length === 0) return null;

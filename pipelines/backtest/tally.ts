@@ -50,6 +50,7 @@ const TRACE_BYTES = 9;
 const MESSAGES: Record<UnknownReason, string> = {
   redacted_text: 'A pattern or detector would have to see text that was redacted.',
   redacted_condition: 'A condition or the counter of the policy depends on something that was redacted.',
+  not_asked: 'The check outside was not asked about these fields when the event came, and is not asked now.',
   past_retention: 'The events of the beginning of the range are not kept any more.',
 };
 

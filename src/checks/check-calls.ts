@@ -2,7 +2,7 @@
 // deadline from the name to the last byte of the answer; no second try, no redirect. Of each check a process has
 // `at_once` calls under way; what finds no room is answered `overload` at once, as all is while its breaker is open.
 // Invariant: every question gets its answer within the check's timeout; those of a batch, which take at most half of
-// the room and wait for one another alone, begin within BATCH_MS_MAX. Nothing rejects: what fails is an answer.
+// the room and wait for one another alone, end within REQUEST_MS_MAX. Nothing rejects: what fails is an answer.
 import type { CheckFailure } from '../../schemas/closed-sets.ts';
 import type { CheckRecord } from '../../schemas/external-check.ts';
 import { EgressError, type GuardedHttps } from '../egress/guarded-https.ts';
@@ -12,10 +12,11 @@ import type { CheckQuestion, CheckVerdict } from './formats/format.ts';
 import { FORMATS } from './formats/formats.ts';
 
 /** What is sent: a judge of texts takes no more, and an event of 1 MiB must not be sent three times. */
-export const CHECK_SENT_BYTES_MAX = 64 * 1024;
+const SENT_BYTES_MAX = 64 * 1024;
 /** What is read of an answer: Presidio's findings in 64 KiB of names come near. */
 const ANSWER_BYTES_MAX = 256 * 1024;
-const BATCH_MS_MAX = 5_000;
+/** All calls of a request end within it: its Idempotency-Key is held for 10 s, the append included. */
+const REQUEST_MS_MAX = 7_000;
 /** Checks whose state is kept; one that is left out begins again with its next call. */
 const STATES_MAX = 1_000;
 
@@ -50,7 +51,7 @@ export class CheckCalls {
     const most = questions.length > 1 ? Math.ceil(check.at_once / 2) : 1;
     const lanes = Math.min(room, most, questions.length);
     const answers: CheckAnswer[] = questions.map(() => ({ failure: 'overload', ms: 0 }));
-    const endMs = this.#now() + BATCH_MS_MAX;
+    const endMs = this.#now() + REQUEST_MS_MAX - check.timeout_ms;
     let next = 0;
     const lane = async () => {
       while (next < questions.length && this.#now() < endMs) {
@@ -81,7 +82,7 @@ export class CheckCalls {
     const msSince = () => Math.round(this.#now() - startMs);
     const format = FORMATS[check.speaks];
     const body = Buffer.from(format.request(check, question));
-    if (body.length > CHECK_SENT_BYTES_MAX) return { failure: 'too_large', ms: msSince() };
+    if (body.length > SENT_BYTES_MAX) return { failure: 'too_large', ms: msSince() };
     const ended = breaker.begin(startMs);
     if (ended === undefined) return { failure: 'overload', ms: msSince() };
     try {

@@ -448,6 +448,8 @@ export const LIMIT_SIGNALS_MAX = 10_000;
  */
 export const METRICS_ACCOUNTS_MAX = 200;
 export const METRICS_POLICIES_MAX = 1_000;
+/** Checks outside that have series of their own: 16 each. */
+export const METRICS_CHECKS_MAX = 100;
 /** How often a process looks whether Redis still holds the registry: 34 small questions, 40 µs of Redis. */
 export const REGISTRY_LOOK_MS = 1_000;
 /** How often it reads Redis's settings beside reconnects: an operator may change them while Redis runs. */

@@ -1,8 +1,8 @@
 // The one way out to addresses that users gave: a POST over https to a public address (behind the webhook and chat
 // channels, and checks). The URL is checked, its name resolved once, and the connection made to one of the addresses
 // that were checked; the socket is asked where it leads before a byte is sent. So neither a spelling nor a name server
-// that changes its mind leads inside. node:https on a socket of ours rather than fetch: no proxy variables, no redirects, no
-// shared connections, nothing in between.
+// that changes its mind leads inside. node:https on a socket of ours rather than fetch: no proxy variables, no
+// redirects, no shared connections, nothing in between.
 // Invariant: every stage ends by the one deadline; of an answer the status, Retry-After and its first 4 KiB are kept,
 // or its whole body, where that is asked for: then an answer that breaks off, or is longer, is none.
 // Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a

@@ -14,6 +14,7 @@ import type { ConnectionRecord } from '../../schemas/connection.ts';
 
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
+import type { CheckCalls } from '../checks/check-calls.ts';
 import type { ErrorCode } from '../common/errors.ts';
 import { INFERENCE_BYTES_MAX } from '../common/limits.ts';
 import type { Ingest } from '../ingest/ingest.ts';
@@ -68,6 +69,7 @@ type Health = () => Promise<{ faults: { path: string; message: string }[]; degra
 export type Parts = {
   ingest: Pick<Ingest, 'submit'>;
   spans: Pick<SpansIntake, 'submit'>;
+  checkCalls: Pick<CheckCalls, 'ask'>;
   registry: {
     accounts: Accounts;
     agents: Agents;

@@ -4,10 +4,12 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
+import type { NamedQuestion } from '../checks/account-checks.ts';
 import type { SteadyClock } from '../common/steady-clock.ts';
 import type { Pause } from '../common/steps.ts';
 import type { Allowances } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
+import type { OutsideAnswer } from '../policy/outside.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Appender } from '../streams/append.ts';
@@ -50,6 +52,11 @@ export type Caller = {
   whenGone(waiting: { callerLeft(): void }): void;
 };
 export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
+/** A question to the check of this name, as plain data. */
+export type AskedOutside = NamedQuestion;
+export type OutsideChecks = {
+  ask(account: string, questions: readonly AskedOutside[]): Promise<readonly OutsideAnswer[]>;
+};
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   rateLimits: Pick<RateLimitBatcher, 'ask' | 'releasePermits'>;
@@ -57,6 +64,8 @@ export type IngestParts = {
   appender: Pick<Appender, 'appendFor' | 'takeBack'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
+  /** The answers in the order of the questions. */
+  checks: OutsideChecks;
   keys: Keys;
   /** What is received is dated by it. */
   clock: Pick<SteadyClock, 'now' | 'take'>;

@@ -5,7 +5,7 @@
 //   admit     is there room downstream?                                     503
 //   judge     every rule of every event, from memory
 //   reserve   permits of rate limits, and what occurred before where a sequence asks; a round trip each 503
-//   decide    allowed, blocked or pending
+//   decide    allowed, blocked or pending; checks outside are asked about what is not blocked (outside-judging.ts)
 //   encode    the row that ClickHouse will be given, a summary, the answer
 //   aside     what shadows would have said (shadow-judging.ts), what events cost (event-cost.ts), of accounts that ask
 //   append    one entry per partition and tick, in Redis's append-only file 503
@@ -26,9 +26,10 @@ import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import { costElement } from './event-cost.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
+import { askOutside } from './outside-judging.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { type Decided, decideRuns, type Run, requestsOf, returnsOf, runsOf } from './resolve-quotas.ts';
-import { matchedSequences, sequencesAsked, toSettle } from './resolve-sequences.ts';
+import { matchedSequences, type SequencesAsked, sequencesAsked, toSettle } from './resolve-sequences.ts';
 import { ShadowJudging } from './shadow-judging.ts';
 
 // Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions
@@ -72,8 +73,8 @@ class Submission implements QuotaWaiter, AppendCaller {
   #judgements: (Judgement | null)[] = [];
   #runs: readonly Run[] = [];
   #judged: readonly (Decided | null)[] = [];
-  /** What is kept of the events' steps once they are recorded. */
-  #settling: { ids: readonly string[]; atMs: number } = NOTHING_TO_SETTLE;
+  /** undefined: no sequence was asked about. */
+  #counted: { asked: SequencesAsked; atMs: number } | undefined;
   /** Where an event needed its id before it was encoded. */
   #arrivals: Arrivals | undefined;
   /** undefined: the account has no shadows, or none is judged. */
@@ -236,9 +237,8 @@ class Submission implements QuotaWaiter, AppendCaller {
       {
         sequencesCounted: ({ answers, atMs }) => {
           try {
-            const decided = this.#withSequences(judged, grants, matchedSequences(asked, answers));
-            this.#settling = { ids: toSettle(asked, decided), atMs };
-            this.#decided(decided);
+            this.#counted = { asked, atMs };
+            this.#decided(this.#withSequences(judged, grants, matchedSequences(asked, answers)));
           } catch (error) {
             this.refused(error);
           }
@@ -263,6 +263,20 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   #decided(judged: readonly (Decided | null)[]): void {
+    const { checks } = this.#parts;
+    const judgements = this.#judgements;
+    const asked =
+      this.#rules.asksOutside && askOutside({ judgements, judged, rules: this.#rules }, checks, this.#request);
+    if (!asked) {
+      this.#withShadows(judged);
+      return;
+    }
+    // What waits for others is no measure of how far this front is behind.
+    this.#caller.offloaded();
+    asked.then((all) => this.#withShadows(all)).catch((error: unknown) => this.refused(error));
+  }
+
+  #withShadows(judged: readonly (Decided | null)[]): void {
     if (this.#shadows === undefined) {
       this.#append(judged);
       return;
@@ -320,9 +334,10 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   appended(): void {
-    const { ids, atMs } = this.#settling;
+    const counted = this.#counted;
+    const ids = counted === undefined ? NO_IDS : toSettle(counted.asked, this.#judged);
     if (ids.length === 0) this.#recorded();
-    else void this.#parts.sequences.settle(this.#request.account, ids, atMs).then(() => this.#recorded());
+    else void this.#parts.sequences.settle(this.#request.account, ids, counted!.atMs).then(() => this.#recorded());
   }
 
   #recorded(): void {
@@ -392,7 +407,7 @@ class Submission implements QuotaWaiter, AppendCaller {
 }
 
 const NO_GRANTS: readonly QuotaGrant[] = [];
-const NOTHING_TO_SETTLE = Object.freeze({ ids: Object.freeze([]), atMs: 0 });
+const NO_IDS: readonly string[] = [];
 
 function isOfSequences(judgement: Judgement | null): boolean {
   return judgement !== null && judgement.sequences !== null;

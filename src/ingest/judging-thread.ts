@@ -289,8 +289,8 @@ function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): I
         }),
       release: (request) => call(id, 'release', request),
     },
-    backlog: { full: () => false },
-    ...{ keys, eventBytesMax, clock: STEADY_CLOCK },
+    checks: { ask: (_account, questions) => call(id, 'askOutside', { questions }) },
+    ...{ keys, eventBytesMax, clock: STEADY_CLOCK, backlog: { full: () => false } },
     pause: () => {
       if (works.get(id)?.isLeft === true) throw callerLeft();
       return pause();

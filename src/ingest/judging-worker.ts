@@ -68,7 +68,15 @@ const HEAP_MB = 1_024;
 /** What is done for the thread, and called with what it accepted. */
 export type JudgingParts = Pick<
   IngestParts,
-  'rateLimits' | 'sequences' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
+  | 'rateLimits'
+  | 'sequences'
+  | 'checks'
+  | 'keys'
+  | 'eventBytesMax'
+  | 'onAccepted'
+  | 'onMatched'
+  | 'onBytes'
+  | 'onUnevaluated'
 > & {
   shadow: Pick<ShadowParts, 'counters' | 'onJudged'>;
   appender: Pick<Appender, 'appendPacked'>;
@@ -368,6 +376,8 @@ export class JudgingWorker implements Part, PolicyWork {
         });
       case 'settleSequences':
         return sequences.settle(account, message.args.ids, message.args.atMs);
+      case 'askOutside':
+        return this.#parts.checks.ask(account, message.args.questions);
       case 'append': {
         const { lastMoment, entry, ...append } = message.args;
         work.isAppending = true;

@@ -11,7 +11,7 @@ import type { Decided } from './resolve-quotas.ts';
 const LATE_MS_MAX = 86_400_000;
 
 /** `elements`: of which element each event is. */
-type SequencesAsked = { events: SequenceEvent[]; elements: number[] };
+export type SequencesAsked = { events: SequenceEvent[]; elements: number[] };
 
 /** undefined: nothing is asked. Gives the events that are steps their ids. */
 export function sequencesAsked(
@@ -41,7 +41,7 @@ export function sequencesAsked(
 /** Ids of those of which something is kept once they are recorded. */
 export function toSettle({ events, elements }: SequencesAsked, judged: readonly (Decided | null)[]): string[] {
   const isKept = ({ outcome, later }: SequenceEvent, i: number) =>
-    outcome === 'allowed' && later.length > 0 && judged[elements[i]!]!.decision.outcome !== 'blocked';
+    outcome === 'allowed' && later.length > 0 && judged[elements[i]!]!.decision.outcome === 'allowed';
   return events.filter(isKept).map(({ id }) => id);
 }
 

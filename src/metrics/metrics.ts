@@ -10,7 +10,14 @@
 
 import v8 from 'node:v8';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { ANOMALY_KINDS, OUTCOMES, SHADOW_SKIPS, SHADOW_VERDICTS, TRIGGERS } from '../../schemas/closed-sets.ts';
+import {
+  ANOMALY_KINDS,
+  CHECK_FAILURES,
+  OUTCOMES,
+  SHADOW_SKIPS,
+  SHADOW_VERDICTS,
+  TRIGGERS,
+} from '../../schemas/closed-sets.ts';
 import { ERRORS } from '../common/errors.ts';
 import { readAsset } from '../process/assets.ts';
 import { watchEventLoop } from '../process/event-loop-delay.ts';
@@ -75,7 +82,10 @@ export const METRICS = {
   gatehouse_policy_matches_total: { kind: 'counter', of: 'front', labels: ['account', 'policy', 'outcome'], help: 'Accepted events that a policy matched, by what became of the event; policy other: of those beyond the bound' },
   gatehouse_policy_info: { kind: 'gauge', of: 'front', labels: ['account', 'policy', 'name', 'type'], help: 'Always 1; name and type of an active policy. Only where /metrics has a port of its own' },
   gatehouse_folded_series_total: { kind: 'counter', of: 'front', labels: ['kind'], help: 'Accounts and policies whose series went into other because there are more than the bound' },
-  gatehouse_unevaluated_rules_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: ['error', 'expression_error', 'budget', 'not_a_number', 'not_json'] }, help: 'Rules that could not be evaluated on an event and so counted as a match' },
+  gatehouse_unevaluated_rules_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: ['error', 'expression_error', 'budget', 'not_a_number', 'not_json', 'timeout', 'overload', 'too_large'] }, help: 'Rules that could not be evaluated on an event and so counted as a match; timeout, overload and too_large: their check said nothing' },
+  gatehouse_check_calls_total: { kind: 'counter', of: 'front', labels: ['check', 'result'], known: { check: ['other'], result: ['answered', ...CHECK_FAILURES] }, help: 'Questions to checks outside, by the id of the check and what came of them; check other: of those beyond the bound, and of all where /metrics has no port of its own' },
+  gatehouse_check_seconds: { kind: 'histogram', of: 'front', labels: ['check'], known: { check: ['other'] }, help: 'From a question to its answer, or to the end of its time' },
+  gatehouse_check_breakers_open: { kind: 'gauge', of: 'front', labels: [], help: 'Checks that failed again and again and are not asked at the moment: each answers overload at once' },
   gatehouse_shadow_verdicts_total: { kind: 'counter', of: 'front', labels: ['would'], known: { would: [...SHADOW_VERDICTS] }, help: 'What shadows would have made of accepted events, where there was something to say, by shadow and event' },
   gatehouse_shadow_skips_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: [...SHADOW_SKIPS] }, help: 'Shadows that were not judged on an accepted event: over the work that they may do, counters that did not answer, an error. The event was judged by the policies in force all the same' },
   gatehouse_rejected_events_total: { kind: 'counter', of: 'front', labels: ['code'], known: { code: Object.keys(ERRORS) }, help: 'Requests of submissions refused whole, by error code' },

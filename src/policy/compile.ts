@@ -18,6 +18,7 @@ import { parsePath } from './conditions/path.ts';
 import { checkSchema, type PayloadSchema } from './conditions/payload-schema.ts';
 import { type BlockActionTerms, blockAction } from './kinds/block-action.ts';
 import { type DataFilterTerms, dataFilter } from './kinds/data-filter.ts';
+import { type ExternalCheckTerms, externalCheck } from './kinds/external-check.ts';
 import type { PolicyConditions, PolicyKind } from './kinds/policy-kind.ts';
 import { type RateLimitTerms, rateLimit } from './kinds/rate-limit.ts';
 import { type RequireApprovalTerms, requireApproval } from './kinds/require-approval.ts';
@@ -26,7 +27,13 @@ import { below, Mistakes, type PolicyReading } from './policy-error.ts';
 import { PatternAllowance } from './text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from './text-search/program.ts';
 
-type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms | SequenceTerms;
+type Terms =
+  | BlockActionTerms
+  | RequireApprovalTerms
+  | RateLimitTerms
+  | DataFilterTerms
+  | SequenceTerms
+  | ExternalCheckTerms;
 
 /** A policy in its compiled form. */
 export type Rule = {
@@ -54,6 +61,7 @@ const KINDS: { [T in PolicyType]: PolicyKind<Extract<Terms, { type: T }>> } = {
   rate_limit: rateLimit,
   data_filter: dataFilter,
   sequence,
+  external_check: externalCheck,
 };
 /** Words of these types are no bare names in policies of others. Those of `sequence` came when such were in use. */
 const OWNERS: readonly PolicyType[] = ['block_action', 'require_approval', 'rate_limit', 'data_filter'];

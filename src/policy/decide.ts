@@ -1,17 +1,18 @@
 // From a judgement and the answers of its counters to the one decision on an event: allowed, blocked or pending, with
 // the text of `policy_result` (after the counters, before the event is encoded). Pure.
 // Invariant: of all matches one decides, a block before a wait; matches are listed in the order of the policies.
-import type { ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
+import type { Outcome } from '../../schemas/closed-sets.ts';
+import type { AskedCheck, ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
 import { Budget, EXPLAIN_UNITS } from './budget.ts';
 import { ALLOWED, byOrder, type EntryCheck, isFilter } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
-import type { Decision, Detail, IndexedRule, Judgement, RateCheck, RuleMatch } from './judgement.ts';
+import type { ApprovalTerms, Decision, Detail, IndexedRule, Judgement, RateCheck, RuleMatch } from './judgement.ts';
 import { perText, type RateLimitTerms } from './kinds/rate-limit.ts';
-import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 import type { SequenceAnswers } from './sequences/sequence-answer.ts';
 import { sequenceMatches } from './sequences/sequence-detail.ts';
 
 const NO_CHECKS: readonly RateCheck[] = [];
+const NOT_ASKED: readonly AskedCheck[] = [];
 
 const AGENT_INACTIVE: Decision = Object.freeze({
   outcome: 'blocked',
@@ -48,15 +49,27 @@ export function decide(
   const isOver = checks.some((_, i) => retryAfter[i]);
   const limited = isOver ? withLimits(judgement, retryAfter) : judgement.found;
   const found = sequences === undefined ? limited : withSequences(judgement, limited, sequences);
-  const { redacted } = judgement;
-  if (found.length === 0) return redacted === null ? ALLOWED : { ...ALLOWED, redacted };
+  const limits = isOver ? checks.filter((_, i) => retryAfter[i]) : undefined;
+  return decisionOf({ found, redacted: judgement.redacted, limits, checks: NOT_ASKED }, mintApprovalId);
+}
+
+/** `found`: all matches, in the order of the policies. `checks`: those outside that were asked. */
+type Outcomes = Pick<Decision, 'redacted'> & {
+  limits: Decision['limits'] | undefined;
+  found: readonly RuleMatch[];
+  checks: readonly AskedCheck[];
+};
+
+export function decisionOf({ found, redacted, limits, checks }: Outcomes, mintApprovalId: () => string): Decision {
+  if (found.length + checks.length === 0) return redacted === null ? ALLOWED : { ...ALLOWED, redacted };
   const deciding =
-    found.find(({ entry }) => entry.outcome === 'blocked') ?? found.find(({ entry }) => entry.outcome === 'pending');
-  const outcome = deciding?.entry.outcome ?? 'allowed';
+    found.find((match) => outcomeOf(match) === 'blocked') ?? found.find((match) => outcomeOf(match) === 'pending');
+  const outcome = deciding === undefined ? 'allowed' : outcomeOf(deciding);
   const reason = deciding === undefined ? null : 'policy';
   const policyId = deciding?.entry.rule.policy.id ?? null;
   const approvalId = outcome === 'pending' ? mintApprovalId() : undefined;
   const head = `{"outcome":"${outcome}","reason":${reason === null ? 'null' : '"policy"'},"policy_id":${policyId === null ? 'null' : `"${policyId}"`}`;
+  const askedJson = checks.length === 0 ? '' : `,"checks":${JSON.stringify(checks)}`;
   const matches = found.map(
     (match) =>
       `${match.entry.json}${JSON.stringify(match.detail)}${match === deciding ? match.entry.descriptionJson : ''}}`,
@@ -65,16 +78,21 @@ export function decide(
     outcome,
     reason,
     policyId,
-    ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as RequireApprovalTerms }),
+    ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as ApprovalTerms }),
     matches: found.map((match) => ({
       ...match.entry.match,
       detail: match.detail,
       ...(match === deciding ? descriptionOf(match.entry) : {}),
     })),
-    resultJson: `${head},"matches":[${matches.join()}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
+    resultJson: `${head},"matches":[${matches.join()}]${askedJson}${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
     redacted,
-    ...(isOver ? { limits: checks.filter((_, i) => retryAfter[i]) } : {}),
+    ...(checks.length === 0 ? {} : { checks }),
+    ...(limits === undefined ? {} : { limits }),
   };
+}
+
+function outcomeOf({ outcome, entry }: RuleMatch): Outcome {
+  return outcome ?? entry.outcome;
 }
 
 /** Once, in the match that decides: those of all policies could be larger than the event. */

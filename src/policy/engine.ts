@@ -153,6 +153,8 @@ export class RuleSet {
   /** Laying the patterns of its filters out would hold up the loop that answers. */
   readonly #isLarge: boolean;
   readonly #verdictsOnly: boolean;
+  /** Some policy asks a check outside. */
+  readonly asksOutside: boolean;
 
   // State of one judgement.
   /** Units that all rules have taken, and what they may take; over it TooLong is thrown. */
@@ -171,6 +173,7 @@ export class RuleSet {
   #redactions: Redaction[] = [];
   /** Steps, and sequences whose own conditions are met. */
   #sequences: Noted[] = [];
+  #outside: IndexedRule[] = [];
   /** Rules of which a condition counts as met for what it cannot judge, and why. */
   readonly #unjudged = new Map<IndexedRule, Unjudged>();
   readonly #live: IndexedRule[] = [];
@@ -194,6 +197,7 @@ export class RuleSet {
     this.#filters = [...new Set(this.#entries.flatMap(({ filter }) => filter ?? []))];
     this.turns = options.previous === undefined ? new Turns() : options.previous.turns;
     this.#verdictsOnly = options.verdictsOnly ?? false;
+    this.asksOutside = this.#entries.some(({ rule }) => rule.terms.type === 'external_check');
     this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
   }
 
@@ -275,16 +279,19 @@ export class RuleSet {
     if (this.#checks.length > 0) this.#checks = [];
     if (this.#redactions.length > 0) this.#redactions = [];
     if (this.#sequences.length > 0) this.#sequences = [];
+    if (this.#outside.length > 0) this.#outside = [];
     if (this.#unjudged.size > 0) this.#unjudged.clear();
   }
 
   #judgement(event: EventView): Judgement {
-    if (this.#found.length === 0 && this.#checks.length === 0 && this.#sequences.length === 0) return NOTHING;
+    const noted = this.#found.length + this.#checks.length + this.#sequences.length + this.#outside.length;
+    if (noted === 0) return NOTHING;
     return {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
       sequences: this.#sequences.length === 0 ? null : this.#sequencePart(event),
       redacted: this.#redacted(event),
+      ...(this.#outside.length === 0 ? {} : { outside: { entries: this.#outside, event } }),
     };
   }
 
@@ -405,6 +412,7 @@ export class RuleSet {
   #note(entry: IndexedRule, detail: Detail | null): void {
     const { terms } = entry.rule;
     if (entry.step !== null || terms.type === 'sequence') this.#sequences.push({ entry, detail });
+    else if (terms.type === 'external_check' && detail === null) this.#outside.push(entry);
     else this.#found.push({ entry, detail });
     if (terms.type === 'data_filter' && terms.redact) this.#redactions.push(redactionOf(terms, this.traceKey));
   }
@@ -429,7 +437,7 @@ export class RuleSet {
     }
   }
 
-  #reasonOf(error: unknown, rule: Rule): 'budget' | 'expression_error' | 'error' {
+  #reasonOf(error: unknown, rule: Rule): NonNullable<RateLimitDetail['reason']> {
     if (error instanceof OverBudget) return 'budget';
     if (error instanceof ExpressionFailed) return 'expression_error';
     this.#onRuleError(rule.policy.id, error);

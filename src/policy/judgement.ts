@@ -5,6 +5,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, Reason, ShadowSkip } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
+import type { AskedCheck } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { Stepped, Turns } from '../common/steps.ts';
 import type { Allowance } from './allowance.ts';
@@ -77,7 +78,8 @@ export type RateCheck = {
 
 export type Detail = PolicyMatch['detail'];
 
-export type RuleMatch = { entry: IndexedRule; detail: Detail };
+/** `outcome`: where it is not what a match of the entry makes of an event. */
+export type RuleMatch = { entry: IndexedRule; detail: Detail; outcome?: Outcome };
 
 /** A sequence of which the event meets all that is asked of itself. */
 export type SequenceSink = {
@@ -103,9 +105,11 @@ export type Judgement = {
   readonly sequences: SequencePart | null;
   /** What is stored in place of the event; null: the event as it was sent. */
   readonly redacted: RedactedCopy | null;
+  /** Policies whose checks are to be asked about the event (outside.ts); left out: there are none. */
+  readonly outside?: { readonly entries: readonly IndexedRule[]; readonly event: EventView };
 };
 
-type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
+export type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
 
 export type Decision = {
   readonly outcome: Outcome;
@@ -123,6 +127,8 @@ export type Decision = {
   readonly redacted: RedactedCopy | null;
   /** It was made after the fact (observed.ts). */
   readonly observed?: true;
+  /** The checks outside that were asked; left out where none was. */
+  readonly checks?: readonly AskedCheck[];
   /** The rate limits that are over; left out where none is. */
   readonly limits?: readonly RateCheck[];
 };

@@ -6,11 +6,12 @@
 import { ALLOWED } from './engine.ts';
 import type { Decision, Judgement } from './judgement.ts';
 
-/** Without the counters, which are for what can still be refused. */
+/** Without counters and checks outside, which are for what can still be refused. */
 export function withoutLimits(judgement: Judgement): Judgement {
-  const { rateChecks, sequences } = judgement;
-  if (rateChecks.length === 0 && sequences === null) return judgement;
-  return { ...judgement, rateChecks: [], sequences: sequences && { ...sequences, isObserved: true } };
+  const { outside, ...rest } = judgement;
+  const { rateChecks, sequences } = rest;
+  if (rateChecks.length === 0 && sequences === null && outside === undefined) return judgement;
+  return { ...rest, rateChecks: [], sequences: sequences && { ...sequences, isObserved: true } };
 }
 
 export function observed(decision: Decision): Decision {

@@ -28,7 +28,10 @@ export class Mistakes {
 }
 
 /** What the parts of one policy are read with: where mistakes go, and what its patterns may cost. */
-export type PolicyReading = { readonly mistakes: Mistakes; readonly patterns: PatternAllowance };
+export type PolicyReading = {
+  readonly mistakes: Mistakes;
+  readonly patterns: PatternAllowance;
+};
 
 /** A JSON pointer one step deeper. */
 export function below(path: string, key: string | number): string {

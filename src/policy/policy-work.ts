@@ -59,6 +59,7 @@ export function evaluated({ policies, event, isAgentOff, before = [] }: PolicyTr
   const sinks = judgement.sequences?.sinks ?? [];
   const results = new Map<string, EvaluationResult>([
     ...judgement.rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
+    ...(judgement.outside?.entries ?? []).map(({ rule }) => [rule.policy.id, 'asked'] as const),
     ...judgement.found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
     ...sinks.filter((_, i) => answers[i] != null).map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
   ]);

@@ -5,6 +5,7 @@
 
 import type { EventType, Outcome, PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
 import { mayHoldJson } from '../common/inner-json.ts';
 import type { Rule } from './compile.ts';
 import type { FieldCondition } from './conditions/field-condition.ts';
@@ -65,6 +66,11 @@ export function entriesOf(rules: readonly Rule[], sought: Sought): IndexedRule[]
       return { ...entryOf(rule, entries.length + i, sought), step: { of, place, isOfAnyOutcome } };
     }),
   ];
+}
+
+/** What a recorded match made of its event. */
+export function outcomeThen({ type, actions, detail }: PolicyMatch): Outcome {
+  return 'pending' in detail ? 'pending' : outcomeOfMatch(type, actions);
 }
 
 /** What a match of a policy makes of an event. */

@@ -23,7 +23,8 @@ import type {
   ShadowJudgement,
   Shadows,
 } from './judgement.ts';
-import { outcomeOfMatch } from './rule-index.ts';
+import { matchThen } from './outside.ts';
+import { outcomeThen } from './rule-index.ts';
 import type { Sought } from './sought.ts';
 import type { TextView } from './text-view.ts';
 
@@ -100,6 +101,7 @@ export class ShadowSet implements Shadows {
     if ('skipped' in judgement) for (const entry of judgement.skipped) said.set(entry, 'skipped');
     else {
       for (const { entry } of judgement.found) said.set(entry, verdictOf(entry));
+      for (const [entry, would] of outsideThen(judgement, decision)) said.set(entry, would);
       limitsOf(judgement, decision).forEach((check, i) => {
         if (limits[i] === 'unknown') said.set(entryOfCheck(check), 'skipped');
         else if (limits[i] === 'over') said.set(entryOfCheck(check), verdictOf(entryOfCheck(check)));
@@ -126,20 +128,28 @@ export function limitsOf(judgement: ShadowJudgement, { matches }: Decision): rea
 }
 
 function isNothing(judgement: NonNullable<ShadowJudgement>, { matches }: Decision): boolean {
-  return !('skipped' in judgement) && judgement.found.length + judgement.rateChecks.length + matches.length === 0;
+  if ('skipped' in judgement || judgement.outside !== undefined) return false;
+  return judgement.found.length + judgement.rateChecks.length + matches.length === 0;
 }
 
 /** Does a policy that it does not copy block what a limit would count? */
 function isKeptOut({ rule: { policy } }: IndexedRule, matches: readonly PolicyMatch[]): boolean {
   return (
     policy.type === 'rate_limit' &&
-    matches.some(
-      (match) => match.policy_id !== policy.shadow_of && outcomeOfMatch(match.type, match.actions) === 'blocked',
-    )
+    matches.some((match) => match.policy_id !== policy.shadow_of && outcomeThen(match) === 'blocked')
   );
 }
 
-function verdictOf({ outcome }: IndexedRule): ShadowVerdict {
+/** By what checks said to the policies in force; those that they were not asked are unknown. */
+function outsideThen({ outside }: Judgement, { checks = [] }: Decision): [IndexedRule, ShadowVerdict][] {
+  return (outside?.entries ?? []).flatMap((entry): [IndexedRule, ShadowVerdict][] => {
+    const match = matchThen(entry, outside!.event, checks);
+    if (match === undefined) return [];
+    return [[entry, match === null ? 'skipped' : verdictOf({ outcome: match.outcome ?? entry.outcome })]];
+  });
+}
+
+function verdictOf({ outcome }: Pick<IndexedRule, 'outcome'>): ShadowVerdict {
   return outcome === 'allowed' ? 'matched' : outcome;
 }
 

@@ -16,10 +16,14 @@ import { getPolicyRevision } from '../../clickhouse/queries/policy-revisions.ts'
 import { Checkpoints } from '../audit/checkpoints.ts';
 import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
+import { AccountChecks } from '../checks/account-checks.ts';
+import { CheckCalls } from '../checks/check-calls.ts';
+import { CheckLabels } from '../checks/check-labels.ts';
 import { BufferPool } from '../common/buffer-pool.ts';
 import { FairQueue } from '../common/fair-queue.ts';
-import { METRICS_ACCOUNTS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from '../common/limits.ts';
+import { METRICS_ACCOUNTS_MAX, METRICS_CHECKS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from '../common/limits.ts';
 import { STEADY_CLOCK } from '../common/steady-clock.ts';
+import { GuardedHttps } from '../egress/guarded-https.ts';
 import { mailTransportOf } from '../egress/mail-transport.ts';
 import { allowedHostsOf } from '../egress/target-url.ts';
 import { bodySlots } from '../http/answers/body-slots.ts';
@@ -152,7 +156,9 @@ export async function frontParts({
   const barrier = new ReadBarrier({ redis, keys });
   const quotas = makeQuotas({ redis, keys }, clickhouse, metrics);
   const callbacks = eventCallbacks(metrics, usage, quotas);
-  const parts = { rateLimits, sequences, shadow, appender, once, keys, eventBytesMax, clock, ...callbacks };
+  const checkCalls = makeCheckCalls(config, { log, metrics });
+  const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
+  const parts = { rateLimits, sequences, checks, shadow, appender, once, keys, eventBytesMax, clock, ...callbacks };
   const judging = makeJudging(parts, { log, metrics });
   const fetching = {
     fetchEvent: eventsOnceStored(clickhouse, barrier),
@@ -168,7 +174,7 @@ export async function frontParts({
     cache,
     ingest: new Ingest({ ...parts, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
     spans,
-    ...{ registry, approvalWaits, clickhouse, barrier },
+    ...{ registry, checkCalls, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
     backlogFull: () => backlog.full(),
@@ -188,6 +194,7 @@ export async function frontParts({
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'rate limits', start: () => undefined, stop: () => closed([rateLimits, shadowLimits]) },
+    { name: 'checks', start: () => undefined, stop: () => checkCalls.stop() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
@@ -313,6 +320,22 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
       (ids) => usage.accountsAre(ids),
       () => undefined,
     );
+  });
+}
+
+/** What series they have is bounded as that of accounts: where callers of every account can ask, none names a check. */
+function makeCheckCalls(config: Config, { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>): CheckCalls {
+  const labels = new CheckLabels(config.metricsPort === undefined ? 0 : METRICS_CHECKS_MAX);
+  metrics.set('gatehouse_check_breakers_open', {}, 0);
+  return new CheckCalls({
+    https: new GuardedHttps({ allowedHosts: allowedHostsOf(config.egressAllowedHosts) }),
+    log: log.child({ part: 'checks' }),
+    onCall(id, result, seconds) {
+      const check = labels.of(id);
+      metrics.inc('gatehouse_check_calls_total', { check, result });
+      metrics.observe('gatehouse_check_seconds', { check }, seconds);
+    },
+    onBreaker: (id, isOpen) => metrics.set('gatehouse_check_breakers_open', {}, labels.breaker(id, isOpen)),
   });
 }
 

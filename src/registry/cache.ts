@@ -10,6 +10,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ConnectionRecord } from '../../schemas/connection.ts';
+import type { CheckRecord } from '../../schemas/external-check.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -59,6 +60,8 @@ export class RegistryCache {
   readonly #agents = new KeyedCache<CachedAgent>(AGENT_CACHE_MAX);
   readonly #rules = new KeyedCache<RuleSet>(RULE_CACHE_MAX);
   readonly #connections = new KeyedCache<CachedConnection>(KEY_CACHE_MAX);
+  /** By the key of an account's checks; by their names. */
+  readonly #outside = new KeyedCache<ReadonlyMap<string, CheckRecord>>(RULE_CACHE_MAX);
   readonly #names = new Map<string, Names>();
   /** An account's last set, in force or not. */
   readonly #former = new Map<string, RuleSet>();
@@ -158,6 +161,20 @@ export class RegistryCache {
     const known = this.#connections.get(id);
     if (known !== undefined) return known;
     return this.#connections.load(id, (dependsOn) => this.#readConnection(id, dependsOn));
+  }
+
+  /** The account's checks by their names. Asked for by accounts whose policies name some. */
+  checks(account: string): ReadonlyMap<string, CheckRecord> | Promise<ReadonlyMap<string, CheckRecord>> {
+    const key = this.#keys.checks(account);
+    const known = this.#outside.get(key);
+    if (known) return known;
+    return this.#outside.load(key, async () => {
+      this.#use(account);
+      const texts = await this.#read(() => this.#reads.hvals(key));
+      await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
+      const records = texts.map((text) => JSON.parse(text) as CheckRecord);
+      return new Map(records.map((record) => [record.name, record]));
+    }) as Promise<ReadonlyMap<string, CheckRecord>>;
   }
 
   /** The account's policies in force, compiled, its shadows, and its prices. */
@@ -362,6 +379,7 @@ export class RegistryCache {
     this.#connections.invalidate(key);
     this.#agents.invalidate(key);
     this.#rules.invalidate(key);
+    this.#outside.invalidate(key);
   }
 
   async #check(): Promise<void> {
@@ -394,6 +412,7 @@ export class RegistryCache {
     this.#connections.invalidate(this.#keys.accounts(shard));
     this.#agents.invalidatePrefix(tag);
     this.#rules.invalidatePrefix(tag);
+    this.#outside.invalidatePrefix(tag);
   }
 
   #dropAll(): void {
@@ -404,6 +423,7 @@ export class RegistryCache {
     this.#connections.clear();
     this.#agents.clear();
     this.#rules.clear();
+    this.#outside.clear();
   }
 }
 

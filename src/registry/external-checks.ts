@@ -14,7 +14,8 @@ import { CHECKS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { targetUrl } from '../egress/target-url.ts';
-import { AGAIN, answering, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import type { Keys } from '../redis/keys.ts';
+import { AGAIN, answering, commit, type Guard, inRounds, is, present, type RegistryStore } from './commit.ts';
 import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
 import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
@@ -148,7 +149,22 @@ export class ExternalChecks {
 
 /** The name of the check that a policy asks; undefined: it asks none. */
 function checkOf({ type, conditions }: Pick<Policy, 'type' | 'conditions'>): string | undefined {
-  return (type as string) === 'external_check' ? (conditions['check'] as string) : undefined;
+  return type === 'external_check' ? (conditions['check'] as string) : undefined;
+}
+
+/** That the check which a policy names is there, in the commit that keeps the policy. `before`: as it was kept. */
+export function namedCheck(keys: Keys, account: string, policy: Policy, before?: Policy): Guard[] {
+  const name = checkOf(policy);
+  if (name === undefined || (before !== undefined && checkOf(before) === name)) return [];
+  return [present('check', ['hget', keys.checkNames(account), name])];
+}
+
+export const NO_CHECK = { path: '/conditions/check', message: 'no such check' };
+
+/** Whether there is the check that a policy names, if it names one. */
+export async function hasNamedCheck({ redis, keys }: RegistryStore, account: string, policy: Policy): Promise<boolean> {
+  const name = checkOf(policy);
+  return name === undefined || (await redis.hexists(keys.checkNames(account), name)) === 1;
 }
 
 function newRecord(body: CheckCreate, atMs: number): CheckRecord {

@@ -20,6 +20,7 @@ import type { Keys } from '../redis/keys.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { changedFields, SYSTEM } from './audit.ts';
 import { answering, type Guard, present, type RegistryStore } from './commit.ts';
+import { hasNamedCheck, NO_CHECK, namedCheck } from './external-checks.ts';
 import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
 import { AGENT_FULL, commonRefusal, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
@@ -74,6 +75,7 @@ export class Policies {
         (!isId('agent', agent) || (await this.#store.redis.exists(this.#keys.agent(account, agent))) === 0)
       )
         throw refusal('agent', actor);
+      if (!(await hasNamedCheck(this.#store, account, policy))) throw refusal('check', actor);
       return policy;
     });
   }
@@ -167,7 +169,7 @@ export class Policies {
     const { policy, original } = await this.#made(account, { body, actor, work: this.#work, atMs });
     const { guards = [], writes = [] } = this.#counted(account, policy, actor);
     const copied = original === undefined ? [] : [isThere(this.#keys, account, original.id)];
-    const more = { guards: [...guards, ...copied], writes };
+    const more = { guards: [...guards, ...copied, ...namedCheck(this.#keys, account, policy)], writes };
     const addition = { keeping, details: creationDetails(policy), atMs, ...more };
     const refused = await this.#records.add(account, policy, addition, actor);
     if (refused !== undefined) throw refusal(refused, actor);
@@ -197,9 +199,13 @@ export class Policies {
   #recounted(account: string, actor: Actor): Required<Pick<Edit<Policy>, 'more' | 'refusal'>> {
     return {
       more: (before, after) => {
-        if (after.status !== before.status) return this.#counted(account, after, actor, before);
+        const named = namedCheck(this.#keys, account, after, before);
+        if (after.status !== before.status) {
+          const { guards = [], ...counted } = this.#counted(account, after, actor, before);
+          return { ...counted, guards: [...guards, ...named] };
+        }
         const isMoved = after.expires_at !== before.expires_at || after.type === 'sequence';
-        return isMoved ? { writes: activeWrites(this.#keys, account, after, before) } : {};
+        return { guards: named, writes: isMoved ? activeWrites(this.#keys, account, after, before) : [] };
       },
       refusal: (guard) => refusal(guard, actor),
     };
@@ -276,6 +282,8 @@ export function refusal(guard: string, actor: Actor): ServiceError {
       return invalid({ path: '/', message: tooMany('policies', POLICIES_MAX, actor) });
     case 'agent_full':
       return invalid({ path: '/', message: AGENT_FULL });
+    case 'check':
+      return invalid(NO_CHECK);
     case 'original':
       return invalid({ path: '/shadow_of', message: 'no such policy' });
     case 'shadows':

@@ -23,6 +23,7 @@ import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { AGAIN, below, type CommandArgs, commit, type Guard, inRounds, type RegistryStore } from './commit.ts';
+import { hasNamedCheck, NO_CHECK, namedCheck } from './external-checks.ts';
 import type { ChangeStep, NamedRecords, Read } from './named-records.ts';
 import { creationDetails, isThere, newPolicy, policyRecords, refusal } from './policies.ts';
 import { readPolicy } from './policy-record.ts';
@@ -99,6 +100,7 @@ export class PolicyDeclarations {
       const at = `/policies/${i}`;
       if (!(await this.#hasAgent(account, after.agent_id)))
         mistakes.push({ path: `${at}/agent_id`, message: 'no such agent' });
+      if (!(await hasNamedCheck(this.#store, account, after))) mistakes.push({ ...NO_CHECK, path: at + NO_CHECK.path });
       if (checked.has(declared)) continue;
       const { type, conditions, actions, agent_id } = after;
       const found = await this.#work.check(account, { type, conditions, actions, agent_id });
@@ -127,6 +129,9 @@ export class PolicyDeclarations {
       guards: [
         ...steps.flatMap(({ guards }) => guards),
         ...this.#roomFor(account, planned, actor),
+        ...planned.flatMap(({ before, after }) =>
+          after === null ? [] : namedCheck(this.#store.keys, account, after, before?.record),
+        ),
         ...planned.flatMap(({ copies }) => (copies === undefined ? [] : [isThere(this.#store.keys, account, copies)])),
       ],
       writes: [...steps.flatMap(({ writes }) => writes), ...planned.flatMap((one) => this.#activeWrites(account, one))],

@@ -13,6 +13,7 @@ import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { changedFields } from './audit.ts';
 import { AGAIN, answering, type CommandArgs, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import { namedCheck } from './external-checks.ts';
 import { type ChangeStep, keepToRevisions, type NamedRecords, type Read } from './named-records.ts';
 import { checkCompiles, policyRecords, refusal } from './policies.ts';
 import { type Actor, isWithin, waitingAs } from './principal.ts';
@@ -61,7 +62,11 @@ export class PolicyPromotions {
             : this.#intoOriginal(account, { shadow, original, at }, actor);
         const { refused } = await commit(this.#store, {
           ...{ account, at },
-          guards: [...steps.flatMap((step) => step.guards), ...guards],
+          guards: [
+            ...steps.flatMap((step) => step.guards),
+            ...guards,
+            ...namedCheck(this.#store.keys, account, after, original?.record ?? shadow.record),
+          ],
           writes: [...steps.flatMap((step) => step.writes), ...writes],
           changes: steps.flatMap(({ changes }) => changes),
           audit: steps.flatMap(({ audit }) => audit),

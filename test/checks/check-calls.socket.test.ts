@@ -142,7 +142,7 @@ t.test('a name server that says nothing is within the same deadline; a private a
   t.match(refused, { failure: 'error' });
 });
 
-/** Answers when it is told to. */
+/** Answers when the test lets it. */
 async function heldJudges(t: Test) {
   const held: (() => void)[] = [];
   const judges = await startJudges(t, {
@@ -190,6 +190,23 @@ t.test('a batch asks for all, at most half of the room at a time', async (t) => 
   t.ok(answers.every((answer) => 'verdict' in answer));
   t.equal(judges.received.length, 20);
   t.equal(most, 4);
+});
+
+t.test('calls that could not end within 7 s do not begin', async (t) => {
+  const clock = { ms: 0 };
+  const judges = await startJudges(t, {
+    late: (_request, response) => {
+      clock.ms += 1_500;
+      response.end('{"match":true}');
+    },
+  });
+  const { calls } = callsTo(judges, { now: () => clock.ms });
+  const questions = Array.from({ length: 5 }, (_, i) => question([`${i}`]));
+  const answers = await calls.ask(checkOf(`${judges.url}/late`, { at_once: 2, timeout_ms: 5_000 }), questions);
+  t.same(
+    answers.map((answer) => ('failure' in answer ? answer.failure : 'answered')),
+    ['answered', 'answered', 'overload', 'overload', 'overload'],
+  );
 });
 
 t.test('more than 64 KiB is not sent, and not cut', async (t) => {

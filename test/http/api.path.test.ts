@@ -946,6 +946,7 @@ t.test('a check is made, changed and deleted', async (t) => {
   t.equal((await api.get('/v1/checks')).json.total, 1);
   t.same((await api.get(path)).json, made.json);
   t.equal((await api.patch(path, { timeout_ms: 300 })).json.timeout_ms, 300);
+  t.match((await api.post(`${path}/try`, { text: 'x' })).json, { match: null, reason: /^(timeout|error)$/ });
   t.equal((await api.delete(path)).status, 204);
   t.equal((await api.delete(path)).status, 404);
 });

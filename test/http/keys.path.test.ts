@@ -127,6 +127,7 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/checks': {},
   'GET /v1/checks/{id}': { path: '/v1/checks/:name', made: fresh.check },
   'PATCH /v1/checks/{id}': { path: '/v1/checks/:name', body: () => ({ timeout_ms: 50 }), made: fresh.check },
+  'POST /v1/checks/{id}/try': { path: '/v1/checks/:name/try', body: () => ({ text: 'x' }), made: fresh.check },
   'DELETE /v1/checks/{id}': { path: '/v1/checks/:name', made: fresh.check },
   'POST /v1/agents': { body: () => ({ name: unique('agent') }) },
   'GET /v1/agents': {},

@@ -16,6 +16,7 @@ import { makeRoutes } from '../../src/http/routes.ts';
 import { checkPolicy } from '../../src/policy/engine.ts';
 import { blockAction } from '../../src/policy/kinds/block-action.ts';
 import { dataFilter } from '../../src/policy/kinds/data-filter.ts';
+import { externalCheck } from '../../src/policy/kinds/external-check.ts';
 import { rateLimit } from '../../src/policy/kinds/rate-limit.ts';
 import { requireApproval } from '../../src/policy/kinds/require-approval.ts';
 import { sequence } from '../../src/policy/kinds/sequence.ts';
@@ -197,6 +198,7 @@ t.test('conditions are described with the words that the engine knows', async (t
     data_filter: dataFilter,
     require_approval: requireApproval,
     sequence,
+    external_check: externalCheck,
   };
   for (const type of POLICY_TYPES) {
     t.same(RESERVED_KEYS[type], [...kinds[type].reserved, 'expression', 'payload_schema'], type);
@@ -212,6 +214,15 @@ t.test('conditions are described with the words that the engine knows', async (t
 
 /** What the engine takes and refuses, by type: each is held against the description as well. */
 const TAKEN: [PolicyType, object][] = [
+  ['external_check', { check: 'guard', on_timeout: 'match', on_error: 'pending', on_overload: 'skip' }],
+  [
+    'external_check',
+    {
+      ...{ type: 'completion', 'payload.origin': 'web', check: 'guard', fields: ['payload.text'] },
+      when: { score: { gte: 0.8, lt: 1 }, labels: ['S1'] },
+      ...{ on_timeout: 'match', on_error: 'match', on_overload: 'match' },
+    },
+  ],
   ['block_action', {}],
   [
     'block_action',
@@ -270,7 +281,21 @@ const TAKEN: [PolicyType, object][] = [
   ['require_approval', { timeout: 1, on_timeout: 'approve' }],
   ['require_approval', { timeout: '30d', tool: { in: ['a'], ne: 'b', contains: 'c' } }],
 ];
+const SAID = { check: 'guard', on_timeout: 'match', on_error: 'match', on_overload: 'match' };
 const REFUSED: [PolicyType, object][] = [
+  ['external_check', { ...SAID, check: undefined }],
+  ['external_check', { check: 'guard', on_error: 'match', on_overload: 'match' }],
+  ['external_check', { check: 'guard', on_timeout: 'match', on_overload: 'match' }],
+  ['external_check', { check: 'guard', on_timeout: 'match', on_error: 'match' }],
+  ['external_check', { ...SAID, on_error: 'allow' }],
+  ['external_check', { ...SAID, fields: [] }],
+  ['external_check', { ...SAID, when: {} }],
+  ['external_check', { ...SAID, when: { score: { gte: 2 } } }],
+  ['external_check', { ...SAID, when: { score: { eq: 0.5 } } }],
+  ['external_check', { ...SAID, when: { labels: [] } }],
+  ['external_check', { ...SAID, when: { verdict: true } }],
+  ['external_check', { ...SAID, redact: true }],
+  ['external_check', { ...SAID, timeout: '1h' }],
   ['block_action', { tool: [] }],
   ['block_action', { tool: {} }],
   ['block_action', { tool: { grt: 5 } }],

@@ -84,6 +84,7 @@ class Front {
       error: (_about: unknown, what: string) => void this.logged.push(what),
     } as unknown as JudgingParts['log'];
     this.worker = new JudgingWorker({
+      checks: { ask: async () => [] },
       ...{ rateLimits, sequences: freshSequences(), shadow, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
       ...(options.heapMb === undefined ? {} : { heapMb: options.heapMb }),
       appender: { appendPacked: async (append) => void this.appended.push(append) },

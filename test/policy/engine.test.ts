@@ -183,7 +183,7 @@ t.test('an index by agent, type and tool changes no judgement', async (t) => {
 // -- outcomes
 
 t.test('an outcome follows from type and actions alone', async (t) => {
-  const always: Record<Exclude<PolicyType, 'sequence'>, object> = {
+  const always: Record<Exclude<PolicyType, 'sequence' | 'external_check'>, object> = {
     block_action: {},
     require_approval: {},
     data_filter: { patterns: ['send'] },

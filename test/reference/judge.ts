@@ -163,6 +163,9 @@ const RESERVED: Record<Policy['type'], string[]> = {
   require_approval: ['expression', 'payload_schema', 'timeout', 'on_timeout'],
   rate_limit: ['expression', 'payload_schema', 'threshold', 'window', 'per'],
   data_filter: ['expression', 'payload_schema', 'patterns', 'detectors', 'fields', 'redact'],
+  external_check: [
+    ...['expression', 'payload_schema', 'check', 'fields', 'when', 'on_timeout', 'on_error', 'on_overload'],
+  ],
 };
 
 /** What a match of a policy makes of the event. */

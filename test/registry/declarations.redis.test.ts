@@ -5,6 +5,7 @@ import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import type { PolicyDeclaration, PolicyPlan } from '../../schemas/policy-plan.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../../src/common/limits.ts';
 import { Agents } from '../../src/registry/agents.ts';
+import { ExternalChecks } from '../../src/registry/external-checks.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { PolicyDeclarations } from '../../src/registry/policy-declaration.ts';
 import { startRedis } from '../support/redis.ts';
@@ -272,4 +273,20 @@ t.test('a plan that is not the present one changes nothing, whatever changed', a
   const { hash } = await planOf(account, declared);
   await policies.create(account, block('not of the team'), actor);
   t.notOk((await declarations.apply(account, { owner: 'team', policies: declared, hash }, actor)).isStale);
+});
+
+t.test('a declaration names checks that are there', async (t) => {
+  const account = newAccount();
+  const conditions = { check: 'guard', on_timeout: 'match', on_error: 'match', on_overload: 'match' };
+  const declared = block('asks', { type: 'external_check', conditions });
+  await t.rejects(planOf(account, [declared]), {
+    ...{ code: 'validation_failed', details: [{ path: '/policies/0/conditions/check', message: 'no such check' }] },
+  });
+  const url = 'https://presidio.example.com/analyze';
+  const checks = new ExternalChecks(store);
+  const { answer } = await checks.create(account, { name: 'guard', speaks: 'presidio', url }, actor);
+  t.same(actionsOf(await apply(account, [declared])), ['asks create']);
+  await t.rejects(checks.remove(account, JSON.parse(answer).id, actor), { code: 'check_in_use' });
+  await apply(account, []);
+  t.ok(await checks.remove(account, JSON.parse(answer).id, actor));
 });

@@ -824,8 +824,26 @@ t.test('a check is deleted once no policy names it, and not while one is being m
   await refusal(t, checks.create(account, { name: 'guard', ...body }, actor), 'name_taken');
   t.match(made, { secret_set: true, secret: undefined });
   t.match(await checks.record(account, made.id), { secret: 'hush' });
+  const said = { on_timeout: 'match', on_error: 'match', on_overload: 'match' };
+  const naming = (name: string, check: string) =>
+    policies.create(
+      account,
+      { name, type: 'external_check', conditions: { check, ...said }, actions: ['block'], status: 'inactive' },
+      actor,
+    );
+  const { id } = await created(naming('names it', 'guard'));
+  await refusal(t, checks.remove(account, made.id, actor), 'check_in_use');
+  await refusal(t, naming('names none', 'nothing'), 'validation_failed');
+  const change = (check: string) => policies.patch(account, id, { body: { conditions: { check, ...said } } }, actor);
+  await refusal(t, change('nothing'), 'validation_failed');
+  await change('other');
   t.equal(await checks.patch(newAccount(), made.id, { at_once: 1 }, actor), null, 'of another account');
-  t.ok(await checks.remove(account, made.id, actor));
+  const both = await Promise.allSettled([checks.remove(account, made.id, actor), naming('at once', 'guard')]);
+  t.equal(both.filter(({ status }) => status === 'fulfilled').length, 1, 'one of the two, never both');
+  for (const one of (await policies.list(account, { limit: 10, offset: 0 })).items)
+    await policies.remove(account, one.id, actor);
+  const isThere = (await checks.get(account, made.id)) !== null;
+  t.equal(await checks.remove(account, made.id, actor), isThere);
   t.notOk(await checks.remove(account, made.id, actor), 'once');
 });
 

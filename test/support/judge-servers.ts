@@ -30,7 +30,7 @@ const litellm: Judge = (_request, asked) => {
   return { body: texts.some(isEvil) ? { action: 'BLOCKED', blocked_reason: 'evil' } : { action: 'NONE' } };
 };
 
-/** Chat completions, with Llama Guard behind it, or a judge that was told to answer JSON. */
+/** Chat completions, with Llama Guard behind it, or a judge whose prompt asks for JSON. */
 const chat: Judge = ({ headers }, { model, messages }) => {
   if (headers.authorization !== 'Bearer hush') return { status: 401, body: { error: { message: 'no key' } } };
   if (typeof model !== 'string' || !Array.isArray(messages)) return { status: 400, body: { error: {} } };

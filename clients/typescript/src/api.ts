@@ -424,6 +424,102 @@ export interface components {
          */
         EventType: "prompt" | "completion" | "tool_call" | "error" | "custom";
         /**
+         * @description What a match of an `external_check` policy says beyond the policy itself: the verdict.
+         * @example {
+         *       "check": "guard",
+         *       "score": 0.93,
+         *       "labels": [
+         *         "S1"
+         *       ],
+         *       "ms": 42
+         *     }
+         */
+        ExternalCheckDetail: {
+            /**
+             * @description The check that was asked. Left out where a condition could not be evaluated.
+             * @example guard
+             */
+            check?: string;
+            /**
+             * @description The score that the check gave. Left out: none.
+             * @example 0.93
+             */
+            score?: number;
+            /**
+             * @description The labels that it gave. Left out: none.
+             * @example [
+             *       "S1"
+             *     ]
+             */
+            labels?: string[];
+            /**
+             * @description How long it took, in ms. Left out with `check`.
+             * @example 42
+             */
+            ms?: number;
+            /**
+             * @description Why the check said nothing, and the policy counts as matched by its own word: `timeout`, `error` (also an answer that does not fit), `overload` (no room, or its breaker is open), `too_large` (over 64 KiB, `on_error` decides); or why a condition could not be evaluated. Left out: the check matched.
+             * @enum {string}
+             */
+            reason?: "timeout" | "error" | "overload" | "too_large" | "budget" | "expression_error" | "not_a_number" | "not_json" | "error";
+            /**
+             * @description By that word the event waits for a person. Left out: it does not.
+             * @example true
+             * @constant
+             */
+            pending?: true;
+            /**
+             * @description The condition that could not be evaluated. Left out unless that is so.
+             * @example expression
+             */
+            condition?: string;
+            /** @description The other conditions of the policy, all of which held, at most 20. Left out: it has none. */
+            conditions?: components["schemas"]["ConditionHeld"][];
+        };
+        /** @description A match of a policy of the type `external_check`. */
+        ExternalCheckMatch: {
+            /**
+             * @description The policy that matched.
+             * @example pol_01jd3fq5w0c8m2v7x4k9n6t1rz
+             */
+            policy_id: string;
+            /**
+             * @description The revision that the policy had then.
+             * @example 3
+             */
+            revision: number;
+            /**
+             * @description The name that the policy had then.
+             * @example no large payments
+             */
+            name: string;
+            /**
+             * @description `external_check`: which form the other fields have. (enum property replaced by openapi-typescript)
+             * @enum {string}
+             */
+            type: "external_check";
+            /**
+             * @description The actions of the policy. `log` alone never interrupts.
+             * @example [
+             *       "block",
+             *       "alert"
+             *     ]
+             */
+            actions: components["schemas"]["PolicyAction"][];
+            /**
+             * @description The severity of the policy. null: it has none.
+             * @example high
+             */
+            severity: components["schemas"]["Severity"] | null;
+            /** @description What the match says beyond the policy itself. */
+            detail: components["schemas"]["ExternalCheckDetail"];
+            /**
+             * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
+             * @example Payments over 1,000 need an invoice: call request_invoice.
+             */
+            description?: string;
+        };
+        /**
          * @description How a condition compares a field.
          * @enum {string}
          */
@@ -443,7 +539,7 @@ export interface components {
          */
         PolicyAction: "block" | "alert" | "log";
         /** @description A policy that matched; `type` says which form `detail` has. */
-        PolicyMatch: components["schemas"]["BlockActionMatch"] | components["schemas"]["RateLimitMatch"] | components["schemas"]["DataFilterMatch"] | components["schemas"]["RequireApprovalMatch"] | components["schemas"]["SequenceMatch"];
+        PolicyMatch: components["schemas"]["BlockActionMatch"] | components["schemas"]["RateLimitMatch"] | components["schemas"]["DataFilterMatch"] | components["schemas"]["RequireApprovalMatch"] | components["schemas"]["SequenceMatch"] | components["schemas"]["ExternalCheckMatch"];
         /**
          * @description `policy`: a policy decided, `policy_id` says which. `agent_inactive`: the agent is switched off. `approval`: a person decided, or the time was over.
          * @enum {string}
@@ -468,6 +564,48 @@ export interface components {
             policy_id: string | null;
             /** @description All policies that matched, also those that only record. Empty: none did. */
             matches: components["schemas"]["PolicyMatch"][];
+            /** @description The checks outside that were asked about it, also those that said nothing. Left out: none was. */
+            checks?: {
+                /**
+                 * @description The name of the check.
+                 * @example guard
+                 */
+                check: string;
+                /**
+                 * @description The fields that it was asked about. Left out: all text of the payload.
+                 * @example [
+                 *       "payload.text"
+                 *     ]
+                 */
+                fields?: string[];
+                /**
+                 * @description Its own word. Left out: it gave none.
+                 * @example true
+                 */
+                match?: boolean;
+                /**
+                 * @description The score that the check gave. Left out: none.
+                 * @example 0.93
+                 */
+                score?: number;
+                /**
+                 * @description The labels that it gave. Left out: none.
+                 * @example [
+                 *       "S1"
+                 *     ]
+                 */
+                labels?: string[];
+                /**
+                 * @description Why it said nothing; then each policy that asked did what it says for that. Left out: it answered.
+                 * @enum {string}
+                 */
+                reason?: "timeout" | "error" | "overload" | "too_large";
+                /**
+                 * @description How long it took, in ms.
+                 * @example 42
+                 */
+                ms: number;
+            }[];
             /** @description The approval that the event waits or waited for. Left out: none. */
             approval_id?: string;
             /**

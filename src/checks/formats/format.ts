@@ -31,7 +31,7 @@ export class Nonsense extends Error {
 const LABELS_MAX = 64;
 const LABEL_CHARACTERS_MAX = 100;
 
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 

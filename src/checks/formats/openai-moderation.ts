@@ -10,7 +10,10 @@ export const openaiModeration: CheckFormat = {
     const results = listIn(objectIn(answer)['results']).map(objectIn);
     if (results.length !== texts) throw new Nonsense();
     const categories = results.flatMap((result) => Object.entries(objectIn(result['categories'])));
-    const scores = results.flatMap((result) => Object.values(objectIn(result['category_scores'])));
+    // A category that a model does not know is null.
+    const scores = results
+      .flatMap((result) => Object.values(objectIn(result['category_scores'])))
+      .filter((score) => score !== null);
     if (results.some(({ flagged }) => typeof flagged !== 'boolean')) throw new Nonsense();
     return {
       match: results.some(({ flagged }) => flagged === true),

@@ -91,7 +91,7 @@ import {
   TraceWithEvents,
 } from '../../../schemas/event.ts';
 import { Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
-import { CheckCreate, CheckPatch, ExternalCheck } from '../../../schemas/external-check.ts';
+import { CheckCreate, CheckPatch, CheckTrial, CheckTried, ExternalCheck } from '../../../schemas/external-check.ts';
 import { Hold, HoldCreate } from '../../../schemas/hold.ts';
 import { ConditionHeld, ConditionUnmet } from '../../../schemas/match-detail.ts';
 import {
@@ -346,6 +346,8 @@ const NAMED: Record<string, Named> = {
   Check: of('A service outside that judges texts.', ExternalCheck),
   CheckCreate: taken('A check to create.', CheckCreate),
   CheckPatch: taken('What to change of a check; at least one field.', CheckPatch),
+  CheckTrial: taken('A text to ask a check about.', CheckTrial),
+  CheckTried: of('What a check said of a text.', CheckTried),
   CheckPage: of('A page of checks.', page(ExternalCheck)),
   Speaks: set(SPEAKS, 'In which form a check is asked.'),
   OnFailure: set(ON_FAILURE, 'What is answered where a request cannot be judged.'),

@@ -23,7 +23,8 @@ import { judge, RuleSet } from '../engine.ts';
 import { conditionsUnmet } from '../explain.ts';
 import type { Detail, EventView } from '../judgement.ts';
 import type { DataFilterTerms } from '../kinds/data-filter.ts';
-import { countsAll, outcomeOfMatch, typesOf } from '../rule-index.ts';
+import { matchThen } from '../outside.ts';
+import { countsAll, outcomeOfMatch, outcomeThen, typesOf } from '../rule-index.ts';
 import { RedactedPlaces } from './redacted-places.ts';
 import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
 
@@ -74,6 +75,7 @@ type Verdict = Pick<Replayed, 'matched' | 'why' | 'detail'>;
 const RANK: Record<Outcome, number> = { allowed: 0, pending: 1, blocked: 2 };
 const NOT_MATCHED: Verdict = Object.freeze({ matched: false });
 const HIDDEN_TEXT: Verdict = Object.freeze({ matched: null, why: 'redacted_text' });
+const NOT_ASKED: Verdict = Object.freeze({ matched: null, why: 'not_asked' });
 const HIDDEN_CONDITION: Verdict = Object.freeze({ matched: null, why: 'redacted_condition' });
 
 export class PolicyReplay {
@@ -124,7 +126,8 @@ export class PolicyReplay {
     if (reason === 'agent_inactive') return { was, now: 'blocked', matched: false, isObserved };
     const others = this.#others(result, isObserved);
     const verdict = this.#verdict(event, agent);
-    const effect = isObserved && this.#effect === 'pending' ? 'blocked' : this.#effect;
+    const made = verdict.detail !== undefined && 'pending' in verdict.detail ? 'pending' : this.#effect;
+    const effect = isObserved && made === 'pending' ? 'blocked' : made;
     const withMatch = RANK[effect] > RANK[others] ? effect : others;
     if (verdict.matched !== null || withMatch === others)
       return { was, now: verdict.matched ? withMatch : others, isObserved, ...verdict };
@@ -138,9 +141,9 @@ export class PolicyReplay {
 
   #others(result: PolicyResult | null, isObserved: boolean): Outcome {
     let others: Outcome = 'allowed';
-    for (const { policy_id, type, actions } of result?.matches ?? []) {
-      if (policy_id === this.#of.replaces) continue;
-      const outcome = outcomeOfMatch(type, actions);
+    for (const match of result?.matches ?? []) {
+      if (match.policy_id === this.#of.replaces) continue;
+      const outcome = outcomeThen(match);
       if (RANK[outcome] > RANK[others]) others = outcome;
     }
     return isObserved && others === 'pending' ? 'blocked' : others;
@@ -166,8 +169,8 @@ export class PolicyReplay {
   #blocking({ result }: ReplayedEvent, isLimit: boolean): boolean {
     const { replaces } = this.#of;
     return (result?.matches ?? []).some(
-      ({ policy_id, type, actions }) =>
-        policy_id !== replaces && (type === 'rate_limit') === isLimit && outcomeOfMatch(type, actions) === 'blocked',
+      (match) =>
+        match.policy_id !== replaces && (match.type === 'rate_limit') === isLimit && outcomeThen(match) === 'blocked',
     );
   }
 
@@ -190,7 +193,9 @@ export class PolicyReplay {
       const { matches } = decide(judgement, [Math.max(1, Math.ceil(freeInMs / 1000))], () => '');
       return { matched: true, detail: matches[0]!.detail };
     }
-    const [found] = judgement.found;
+    const [asking] = judgement.outside?.entries ?? [];
+    const found = asking === undefined ? judgement.found[0] : matchThen(asking, view, event.result?.checks ?? []);
+    if (found === null) return this.#recorded(event) ?? NOT_ASKED;
     return found === undefined ? NOT_MATCHED : { matched: true, detail: found.detail };
   }
 

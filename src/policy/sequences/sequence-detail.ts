@@ -25,5 +25,5 @@ function detailOf({ entry, event, unevaluated }: SequenceSink, match: SequenceMa
   if (held.length > 0) detail.conditions = held;
   if (match.waitsFor !== undefined) Object.assign(detail, { reason: 'not_finished', waits_for: match.waitsFor });
   if (match.reason !== undefined) detail.reason = match.reason;
-  return { ...detail, ...unevaluated };
+  return Object.assign(detail, unevaluated);
 }

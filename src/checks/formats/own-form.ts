@@ -2,7 +2,7 @@
 // comes back, of which one is enough. Where the policy names `fields`, the event goes without its payload.
 import { type CheckFormat, verdictIn } from './format.ts';
 
-export const gatehouse: CheckFormat = {
+export const ownForm: CheckFormat = {
   request(_check, { texts, policy, event, payloadText }) {
     const { type, agentId, traceId, timestamp } = event;
     const head = JSON.stringify({ type, agent_id: agentId, trace_id: traceId ?? null, timestamp }).slice(0, -1);

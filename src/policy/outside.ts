@@ -1,0 +1,198 @@
+// Policies of the type external_check, from the judgement to the decision: what is to be asked about an event, and what
+// the answers make of it (between decide.ts and the encoding; ingest/outside-judging.ts asks). Pure.
+// Invariant: only an event that no policy of the account blocks is asked about; what is sent is the event as it is
+// kept, with what filters redact redacted. Policies that ask one check about the same texts share a call; an event has
+// CHECKS_OF_EVENT_MAX calls, and what goes beyond counts as overload. No answer is taken for "nothing found".
+import type { CheckFailure, OnCheckFailure } from '../../schemas/closed-sets.ts';
+import type { AskedCheck, ExternalCheckDetail } from '../../schemas/match-detail.ts';
+import { parseExact } from '../common/exact-json.ts';
+import { Budget, EXPLAIN_UNITS, fieldUnits, OverBudget } from './budget.ts';
+import { visitPath } from './conditions/path.ts';
+import { decisionOf } from './decide.ts';
+import { byOrder, isFilter } from './engine.ts';
+import { conditionsHeld } from './explain.ts';
+import type { Decision, EventView, IndexedRule, Judgement, RuleMatch } from './judgement.ts';
+import { type ExternalCheckTerms, whenHolds } from './kinds/external-check.ts';
+import { isDryRun } from './kinds/policy-kind.ts';
+
+/** A check that is asked once about an event, for these policies. */
+type OutsideQuestion = {
+  check: string;
+  entries: IndexedRule[];
+  /** undefined: nothing is sent, and `failure` is the answer. */
+  texts: readonly string[] | undefined;
+  failure: CheckFailure | undefined;
+};
+/** `payloadText`, `traceId`: as they are kept. */
+export type OutsideAsked = {
+  questions: OutsideQuestion[];
+  event: EventView;
+  payloadText: string;
+  traceId: string | undefined;
+};
+/** What a check has said of a question. */
+export type OutsideAnswer = (
+  | { verdict: { match: boolean | null; score: number | null; labels: readonly string[] } }
+  | { failure: CheckFailure }
+) & { ms: number };
+
+const CHECKS_OF_EVENT_MAX = 3;
+/** They stand in the event's row: what more policies would ask is not listed. */
+const CHECKS_SHOWN_MAX = 20;
+/** Characters are one to three bytes; what is sent is measured again in bytes. */
+const TEXT_CHARACTERS_MAX = 64 * 1024;
+
+/** undefined: no check is to be asked about this event. */
+export function outsideOf({ outside, redacted }: Judgement, { outcome }: Decision): OutsideAsked | undefined {
+  if (outside === undefined || outcome === 'blocked') return undefined;
+  const { event, entries } = outside;
+  const payloadText = redacted?.payloadText ?? event.payloadText;
+  const payload = redacted === null ? event.payload : parseExact(payloadText);
+  const questions = new Map<string, OutsideQuestion>();
+  for (const entry of entries) {
+    const { check, fields } = termsOf(entry);
+    const key = JSON.stringify([check, fields?.texts ?? null]);
+    const known = questions.get(key);
+    if (known !== undefined) known.entries.push(entry);
+    else {
+      const texts = textsOf(payload, fields, payloadText.length);
+      if (Array.isArray(texts) && texts.length === 0) continue;
+      const isOver = questions.size >= CHECKS_OF_EVENT_MAX;
+      const failure = isOver ? 'overload' : typeof texts === 'string' ? texts : undefined;
+      const sent = failure === undefined ? (texts as string[]) : undefined;
+      questions.set(key, { check, entries: [entry], texts: sent, failure });
+    }
+  }
+  if (questions.size === 0) return undefined;
+  const traceId = redacted === null ? event.trace_id : redacted.traceId;
+  return { questions: [...questions.values()], event, payloadText, traceId };
+}
+
+/** The decision with what the checks said. `answers`: of the questions, in their order. */
+export function withOutside(
+  decision: Decision,
+  { questions, event }: OutsideAsked,
+  answers: readonly OutsideAnswer[],
+  { entries, mintApprovalId }: { entries: readonly IndexedRule[]; mintApprovalId: () => string },
+): Decision {
+  const before = decision.matches.map(({ policy_id: id, detail }): RuleMatch => {
+    return { entry: entries.find(({ rule }) => rule.policy.id === id)!, detail };
+  });
+  const isSecret = before.some(isFilter);
+  const found = questions.flatMap(({ entries: asking }, i) =>
+    asking.flatMap((entry) => matchOf(entry, answers[i]!, { event, isSecret }) ?? []),
+  );
+  const { redacted, limits } = decision;
+  const checks = questions.slice(0, CHECKS_SHOWN_MAX).map((question, i) => askedCheck(question, answers[i]!));
+  return decisionOf({ found: [...before, ...found].sort(byOrder), redacted, limits, checks }, mintApprovalId);
+}
+
+function termsOf({ rule }: IndexedRule): ExternalCheckTerms {
+  return rule.terms as ExternalCheckTerms;
+}
+
+type Said = { holds: boolean | null; failure: CheckFailure; score?: number; labels?: string[] };
+
+/** `holds` null: nothing by which it can be told, and `failure` is why. */
+function saidOf({ when }: ExternalCheckTerms, answer: OutsideAnswer): Said {
+  if ('failure' in answer) return { holds: null, failure: answer.failure };
+  const { match, score, labels } = answer.verdict;
+  return {
+    ...{ holds: when === null ? match : whenHolds(when, score, labels), failure: 'error' },
+    ...(score === null ? {} : { score }),
+    ...(labels.length === 0 ? {} : { labels: [...labels] }),
+  };
+}
+
+/** `skip`: it does not match. */
+function wordOf({ on }: ExternalCheckTerms, { holds, failure }: Said): OnCheckFailure {
+  if (holds !== null) return holds ? 'match' : 'skip';
+  return on[failure === 'too_large' ? 'error' : failure];
+}
+
+/** undefined: it does not match. */
+function matchOf(
+  entry: IndexedRule,
+  answer: OutsideAnswer,
+  { event, isSecret }: { event: EventView; isSecret: boolean },
+): RuleMatch | undefined {
+  const terms = termsOf(entry);
+  const { holds, failure, ...verdict } = saidOf(terms, answer);
+  const word = wordOf(terms, { holds, failure });
+  if (word === 'skip') return undefined;
+  const isPending = word === 'pending' && !isDryRun(entry.rule.policy.actions);
+  const held = conditionsHeld(entry.rule, event, { budget: new Budget(EXPLAIN_UNITS), isSecret });
+  const detail: ExternalCheckDetail = {
+    ...{ check: terms.check, ...verdict, ms: answer.ms },
+    ...(holds === true ? {} : { reason: failure }),
+    ...(isPending ? { pending: true } : {}),
+    ...(held.length === 0 ? {} : { conditions: held }),
+  };
+  return { entry, detail, ...(isPending ? { outcome: 'pending' } : {}) };
+}
+
+/**
+ * What a policy makes of an event by what checks said when it came, and none is asked again. undefined: it does not
+ * match. null: it is unknown, since its check was not asked about the same fields.
+ */
+export function matchThen(
+  entry: IndexedRule,
+  event: EventView,
+  checks: readonly AskedCheck[],
+): RuleMatch | undefined | null {
+  const { check, fields } = termsOf(entry);
+  if (textsOf(event.payload, fields, event.payloadText.length).length === 0) return undefined;
+  const key = JSON.stringify(fields?.texts);
+  const then = checks.find((one) => one.check === check && JSON.stringify(one.fields) === key);
+  return then === undefined ? null : matchOf(entry, answerThen(then), { event, isSecret: true });
+}
+
+function answerThen({ match, score, labels = [], reason, ms }: AskedCheck): OutsideAnswer {
+  if (reason !== undefined) return { failure: reason, ms };
+  return { verdict: { match: match ?? null, score: score ?? null, labels }, ms };
+}
+
+function askedCheck({ check, entries }: OutsideQuestion, answer: OutsideAnswer): AskedCheck {
+  const { fields } = termsOf(entries[0]!);
+  const about = fields === null ? {} : { fields: [...fields.texts] };
+  if ('failure' in answer) return { check, ...about, reason: answer.failure, ms: answer.ms };
+  const { match, score, labels } = answer.verdict;
+  return {
+    ...{ check, ...about },
+    ...(match === null ? {} : { match }),
+    ...(score === null ? {} : { score }),
+    ...(labels.length === 0 ? {} : { labels: [...labels] }),
+    ms: answer.ms,
+  };
+}
+
+/** A word: why there is nothing that could be sent. */
+function textsOf(payload: unknown, fields: ExternalCheckTerms['fields'], characters: number): string[] | CheckFailure {
+  const texts: string[] = [];
+  let length = 0;
+  const add = (value: unknown): void => {
+    if (length > TEXT_CHARACTERS_MAX) return;
+    if (typeof value === 'string') {
+      if (value.trim() === '') return;
+      texts.push(value.toWellFormed());
+      length += value.length;
+    } else if (Array.isArray(value)) for (const one of value) add(one);
+    else if (typeof value === 'object' && value !== null) for (const one of Object.values(value)) add(one);
+  };
+  if (fields === null) add(payload);
+  else {
+    const budget = new Budget(fieldUnits(characters));
+    const visit = (value: unknown) => {
+      add(value);
+      return false;
+    };
+    try {
+      for (const path of fields.paths)
+        if (visitPath(payload, path, { budget, visit, unreadable: () => true })) return 'error';
+    } catch (error) {
+      if (error instanceof OverBudget) return 'error';
+      throw error;
+    }
+  }
+  return length > TEXT_CHARACTERS_MAX ? 'too_large' : texts;
+}

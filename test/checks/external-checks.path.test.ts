@@ -1,0 +1,305 @@
+// Policies of the type external_check on the path of events: the whole service and real services outside, good and bad.
+// Each complaint about such calls is a case: a call without an end, a failure that opens unasked, a skip that is
+// recorded as success, checks one after the other, one dead service that stops all, an event that went ahead.
+import t from 'tap';
+import { Api } from '../support/api.ts';
+import { authorityFile } from '../support/certificate.ts';
+import { BAD_JUDGES, startJudges } from '../support/judge-servers.ts';
+import { pause } from '../support/raw-http.ts';
+import { startService } from '../support/service.ts';
+
+const MARGIN_MS = 5_000;
+const held: (() => void)[] = [];
+const judges = await startJudges(t, {
+  ...BAD_JUDGES,
+  held: (_request, response) => void held.push(() => response.end('{"match":false}')),
+});
+const service = await startService(t, {
+  env: {
+    GATEHOUSE_EGRESS_ALLOWED_HOSTS: `localhost:${judges.port}`,
+    NODE_EXTRA_CA_CERTS: await authorityFile(t),
+    GATEHOUSE_BACKTESTS: '1',
+  },
+});
+const api = new Api(t, service);
+await api.describe();
+const agent = (await api.post('/v1/agents', { name: 'asked about', framework: 'custom' })).json.id as string;
+const events = `/v1/agents/${agent}/events`;
+const SAID = { on_timeout: 'match', on_error: 'match', on_overload: 'match' };
+const askedAt = (path: string) => judges.received.filter((one) => one.path.startsWith(`/${path}`));
+
+async function check(name: string, path: string, more: object = {}): Promise<string> {
+  const body = { name, speaks: 'gatehouse', url: `${judges.url}/${path}`, timeout_ms: 3_000, ...more };
+  const { status, json } = await api.post('/v1/checks', body);
+  t.equal(status, 201, JSON.stringify(json));
+  return json.id;
+}
+
+/** In force when it returns. */
+async function policy(conditions: object, more: object = {}): Promise<string> {
+  const body = { name: `p${Math.random()}`, type: 'external_check', actions: ['block'], conditions, ...more };
+  const { status, json } = await api.post('/v1/policies', body);
+  t.equal(status, 201, JSON.stringify(json));
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  return json.id;
+}
+
+const send = async (payload: object, more: object = {}) =>
+  (await api.post(events, { type: 'prompt', payload, ...more })).json;
+const stored = async (id: string) => (await api.get(`${events}/${id}`)).json.policy_result;
+
+t.test('what a check finds blocks, and what it said is kept with the event', async (t) => {
+  await check('guard', 'own');
+  const id = await policy({ type: 'prompt', check: 'guard', fields: ['payload.text'], ...SAID });
+  const evil = await send({ kind: 'plain', text: 'an evil plan', n: 1 });
+  const detail = { check: 'guard', score: 1, labels: ['evil'], conditions: [{ condition: 'type', operator: 'eq' }] };
+  t.match(evil.policy_result, { outcome: 'blocked', reason: 'policy', policy_id: id, matches: [{ detail }] });
+  t.match(evil.policy_result.checks, [{ check: 'guard', fields: ['payload.text'], match: true, score: 1 }]);
+  t.type(evil.policy_result.matches[0].detail.ms, 'number');
+  const good = await send({ text: 'a good plan' });
+  t.match(good.policy_result, {
+    outcome: 'allowed',
+    matches: [],
+    checks: [{ check: 'guard', match: false, score: 0 }],
+  });
+  t.same(await stored(evil.id), evil.policy_result);
+  t.same(await stored(good.id), good.policy_result);
+  const sent = JSON.parse(askedAt('own')[0]!.body);
+  t.match(sent, { texts: ['an evil plan'], policy: { id }, event: { agent_id: agent, payload: undefined } });
+  const asked = askedAt('own').length;
+  t.equal((await send({ other: 'an evil plan' })).policy_result.checks, undefined, 'there is no such text');
+  t.equal((await api.post(events, { type: 'error', payload: { text: 'evil' } })).json.policy_result.outcome, 'allowed');
+  t.equal(askedAt('own').length, asked, 'of other events nothing is sent');
+  await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('a check is deleted once no policy names it', async (t) => {
+  const checkId = await check('named', 'own');
+  const id = await policy({ check: 'named', ...SAID }, { status: 'inactive' });
+  t.match(await api.delete(`/v1/checks/${checkId}`), { status: 409, json: { error: { code: 'check_in_use' } } });
+  await api.delete(`/v1/policies/${id}`);
+  t.equal((await api.delete(`/v1/checks/${checkId}`)).status, 204);
+  const gone = await api.post('/v1/policies', {
+    ...{ name: 'late', type: 'external_check', actions: ['block'], conditions: { check: 'named', ...SAID } },
+  });
+  t.match([gone.status, gone.json], [400, { error: { details: [{ path: '/conditions/check' }] } }]);
+});
+
+t.test('every word for every failure, in time and asked once', async (t) => {
+  const failures = { timeout: 'silent', error: 'failing', overload: 'held' };
+  for (const [failure, path] of Object.entries(failures)) {
+    const name = `fails by ${failure}`;
+    await check(name, path, { timeout_ms: failure === 'timeout' ? 200 : 5_000, at_once: 1 });
+    for (const word of ['match', 'skip', 'pending']) {
+      const conditions = { check: name, fields: ['payload.text'], ...SAID, [`on_${failure}`]: word };
+      const id = await policy({ type: 'prompt', ...conditions });
+      const first = failure === 'overload' ? send({ text: 'the one that takes the room' }) : undefined;
+      while (failure === 'overload' && held.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+      const startMs = performance.now();
+      const { id: event, policy_result: result } = await send({ text: 'x' });
+      t.ok(performance.now() - startMs < 200 + MARGIN_MS, `${failure} ${word}`);
+      const outcome = { match: 'blocked', skip: 'allowed', pending: 'pending' }[word];
+      t.equal(result.outcome, outcome, `${failure} ${word}`);
+      t.match(result.checks, [{ check: name, reason: failure, match: undefined }], 'a skip is no success');
+      if (word !== 'skip') t.match(result.matches, [{ policy_id: id, detail: { check: name, reason: failure } }]);
+      if (word === 'pending') {
+        t.match((await api.get(`/v1/approvals/${result.approval_id}`)).json, { status: 'pending', event_id: event });
+      }
+      t.match(await stored(event), { outcome, checks: [{ reason: failure }] });
+      for (const answer of held.splice(0)) answer();
+      await first;
+      await api.delete(`/v1/policies/${id}`);
+    }
+  }
+});
+
+t.test('whatever a service does, the event is answered in time as the policy says', async (t) => {
+  for (const path of Object.keys(BAD_JUDGES)) {
+    await check(`bad ${path}`, path, { timeout_ms: 500 });
+    const id = await policy({ check: `bad ${path}`, ...SAID });
+    const startMs = performance.now();
+    const { policy_result: result } = await send({ text: 'x' });
+    t.ok(performance.now() - startMs < 500 + MARGIN_MS, path);
+    t.match(result, { outcome: 'blocked', checks: [{ reason: /^(timeout|error)$/ }] }, path);
+    await api.delete(`/v1/policies/${id}`);
+  }
+});
+
+t.test('a block of its own ends it: nothing leaves; what filters find is redacted in what is sent', async (t) => {
+  await check('order', 'own');
+  const ids = [
+    await policy({ check: 'order', ...SAID }),
+    await policy({ 'payload.kind': 'forbidden' }, { type: 'block_action' }),
+    await policy({ detectors: ['email'], redact: true }, { type: 'data_filter', actions: ['log'] }),
+    await policy({ threshold: 1, window: '1m', 'payload.kind': 'limited' }, { type: 'rate_limit' }),
+  ];
+  judges.received.length = 0;
+  t.equal((await send({ kind: 'forbidden', text: 'evil' })).policy_result.checks, undefined);
+  t.equal(judges.received.length, 0, 'nothing was sent');
+  await send({ kind: 'limited', text: 'first' });
+  t.match((await send({ kind: 'limited', text: 'second' })).policy_result, { outcome: 'blocked', checks: undefined });
+  await send({ text: 'write to jane.doe@example.com about it' });
+  const bodies = judges.received.map(({ body }) => body).join('\n');
+  t.notMatch(bodies, /jane|second/);
+  t.match(bodies, /write to \[redacted:email\] about it/);
+  for (const id of ids) await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('policies that ask the same share a call, others ask at once, and a fourth finds no room', async (t) => {
+  await check('shared', 'own');
+  const names = ['held one', 'held two'];
+  for (const name of names) await check(name, 'held', { timeout_ms: 5_000 });
+  const ids = [
+    await policy({ check: 'shared', when: { score: { gte: 0.9 } }, ...SAID }, { actions: ['alert'] }),
+    await policy({ check: 'shared', when: { labels: ['other'] }, ...SAID }),
+    await policy({ check: 'shared', when: { score: { lt: 0.5 } }, ...SAID }),
+    ...(await Promise.all(names.map((name) => policy({ check: name, ...SAID })))),
+    await policy({ check: 'shared', fields: ['payload.text'], ...SAID }, { actions: ['alert'] }),
+  ];
+  judges.received.length = 0;
+  const answer = send({ text: 'evil' });
+  while (held.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  t.equal(judges.received.length, 3, 'all at once, the shared one once');
+  for (const one of held.splice(0)) one();
+  const { policy_result: result } = await answer;
+  t.equal(result.outcome, 'allowed');
+  t.same(
+    result.matches.map((match: { policy_id: string; detail: { reason?: string } }) => [
+      match.policy_id,
+      match.detail.reason,
+    ]),
+    [
+      [ids[0], undefined],
+      [ids[5], 'overload'],
+    ],
+  );
+  t.equal(result.checks.length, 4);
+  for (const id of ids) await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('a batch asks about each event, and large events are asked about from their thread', async (t) => {
+  await check('batch', 'own');
+  const id = await policy({ check: 'batch', fields: ['payload.text'], ...SAID });
+  judges.received.length = 0;
+  const texts = Array.from({ length: 30 }, (_, i) => (i % 3 === 0 ? `evil ${i}` : `good ${i}`));
+  const { json } = await api.post(`${events}/batch`, {
+    events: texts.map((text) => ({ type: 'prompt', payload: { text } })),
+  });
+  const outcomes = json.results.map((one: { policy_result: { outcome: string } }) => one.policy_result.outcome);
+  t.same(
+    outcomes,
+    texts.map((text) => (text.startsWith('evil') ? 'blocked' : 'allowed')),
+  );
+  t.equal(judges.received.length, 30);
+  const large = { text: 'evil', filling: 'x'.repeat(600_000) };
+  t.match((await send(large)).policy_result, { outcome: 'blocked', checks: [{ match: true }] });
+  t.match((await send({ text: 'x'.repeat(70_000) })).policy_result, {
+    ...{ outcome: 'blocked', matches: [{ detail: { reason: 'too_large' } }], checks: [{ reason: 'too_large' }] },
+  });
+  await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('a retry under its key is answered as before, and nothing is asked again', async (t) => {
+  await check('once', 'own');
+  const id = await policy({ check: 'once', ...SAID });
+  judges.received.length = 0;
+  const headers = { 'Idempotency-Key': 'asked once' };
+  const body = { type: 'prompt', payload: { text: 'evil' } };
+  const [first, second] = [await api.post(events, body, { headers }), await api.post(events, body, { headers })];
+  t.equal(second.text, first.text);
+  t.equal(judges.received.length, 1);
+  await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('shadows, previews and backtests read what was said, and ask no one', async (t) => {
+  await check('replayed', 'own');
+  const fields = ['payload.text'];
+  const inForce = await policy(
+    { 'payload.kind': 'replayed', check: 'replayed', fields, ...SAID },
+    { actions: ['log'] },
+  );
+  const strict = { 'payload.kind': 'replayed', check: 'replayed', fields, when: { score: { gte: 0.9 } }, ...SAID };
+  const other = { 'payload.kind': 'replayed', check: 'replayed', fields: ['payload.other'], ...SAID };
+  const shadow = await policy(strict, { mode: 'shadow' });
+  const unknown = await policy(other, { mode: 'shadow' });
+  judges.received.length = 0;
+  const sent = [];
+  for (const text of ['evil', 'good']) sent.push((await send({ kind: 'replayed', text, other: 'x' })).id);
+  t.equal(judges.received.length, 2, 'by the policy in force alone');
+  const said = await Promise.all(sent.map(async (id) => (await stored(id)).shadow));
+  t.match(said[0], [
+    { policy_id: shadow, would: 'blocked' },
+    { policy_id: unknown, would: 'skipped' },
+  ]);
+  t.match(said[1], [{ policy_id: unknown, would: 'skipped' }]);
+  const draft = (conditions: object) => ({ name: 'draft', type: 'external_check', actions: ['block'], conditions });
+  const preview = await api.post('/v1/policies/preview', draft(strict));
+  t.match(preview.json, { matched: 1, unknown: 0 });
+  t.match((await api.post('/v1/policies/preview', draft(other))).json, { matched: 0, unknown: 2 });
+  const from = new Date(Date.now() - 3_600_000).toISOString();
+  const made = await api.post('/v1/backtests', { policy: draft(strict), from });
+  t.equal(made.status, 202, JSON.stringify(made.json));
+  let backtest = made.json;
+  while (backtest.status === 'waiting' || backtest.status === 'running') {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    backtest = (await api.get(`/v1/backtests/${made.json.id}`)).json;
+  }
+  t.match(backtest, { status: 'done', result: { matched: 1 } });
+  t.equal(judges.received.length, 2, 'no one was asked');
+  for (const id of [inForce, shadow, unknown]) await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('a check is tried', async (t) => {
+  const id = await check('tried', 'presidio/analyze', { speaks: 'presidio' });
+  t.match((await api.post(`/v1/checks/${id}/try`, { text: 'evil' })).json, {
+    ...{ match: true, score: 0.85, labels: ['EVIL'], reason: null },
+  });
+  await api.patch(`/v1/checks/${id}`, { url: `${judges.url}/nonsense` });
+  t.match((await api.post(`/v1/checks/${id}/try`, { text: 'evil' })).json, { match: null, reason: 'error' });
+});
+
+t.test('an evaluation says that it would be asked, and asks no one', async (t) => {
+  await check('evaluated', 'own');
+  const conditions = { type: 'prompt', check: 'evaluated', ...SAID };
+  const id = await policy(conditions, { status: 'inactive' });
+  judges.received.length = 0;
+  const { status, json } = await api.post('/v1/policies/evaluate', {
+    event: { agent_id: agent, type: 'prompt', payload: { text: 'evil' } },
+    policies: [{ name: 'draft', type: 'external_check', actions: ['block'], conditions }],
+  });
+  t.equal(status, 200, JSON.stringify(json));
+  t.match(json.judged, [{ result: 'asked' }]);
+  t.equal(judges.received.length, 0);
+  await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('a front that is killed in the middle of a call has recorded and acknowledged nothing', async (t) => {
+  await check('interrupted', 'held', { timeout_ms: 5_000 });
+  const id = await policy({ check: 'interrupted', ...SAID });
+  const trace = 'killed in mid-call';
+  const sent = fetch(service.url + events, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ type: 'prompt', payload: { text: 'x' }, trace_id: trace }),
+  }).then(
+    ({ status }) => status,
+    () => 'no answer',
+  );
+  while (held.length === 0) await pause(5);
+  const front = (await service.children()).find(({ name }) => name.startsWith('front'));
+  process.kill(front!.pid, 'SIGKILL');
+  t.equal(await sent, 'no answer');
+  held.splice(0);
+  const isUp = () =>
+    fetch(`${service.url}/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  while (!(await isUp())) await pause(100);
+  await api.delete(`/v1/policies/${id}`);
+  await pause(1_000);
+  const after = await send({ text: 'x' }, { trace_id: trace });
+  t.match((await api.get(`/v1/events?trace_id=${encodeURIComponent(trace)}`)).json, {
+    ...{ total: 1, items: [{ id: after.id }] },
+  });
+});
