@@ -67,15 +67,9 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   bench: 8_400,
   clickhouse: 6_100,
   clients: 1_200,
-<<<<<<< ours
   dashboard: 16_100,
   pipelines: 9_000,
   schemas: 5_000,
-=======
-  dashboard: 16_200,
-  pipelines: 8_600,
-  schemas: 5_100,
->>>>>>> theirs
   scripts: 1_700,
   'src/audit': 2_000,
   'src/backup': 500,

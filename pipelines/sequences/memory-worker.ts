@@ -6,6 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { Periodic } from '../../src/common/async.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
+import { memoryName } from '../../src/policy/kinds/sequence.ts';
+import { SequenceStore } from '../../src/policy/quotas/sequence-store.ts';
 import type { Log } from '../../src/process/log.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { Agents } from '../../src/registry/agents.ts';
@@ -109,6 +111,16 @@ export class MemoryWorker {
         ),
     };
     const traceKey = await traceKeyOf(this.#options, account);
-    return new MemoryBuild(parts, { account, policy: readPolicy(text), text, traceKey }).run();
+    const result = await new MemoryBuild(parts, { account, policy: readPolicy(text), text, traceKey }).run();
+    if (result === 'known') await this.#dropUnused(account);
+    return result;
+  }
+
+  /** A policy that was changed or deleted leaves its names until then. */
+  async #dropUnused(account: string): Promise<void> {
+    const { redis, keys } = this.#options;
+    const policies = (await redis.hvals(keys.policies(account))).map(readPolicy);
+    const names = policies.filter(({ type }) => type === 'sequence').map(memoryName);
+    await new SequenceStore(redis, keys).dropUnused(account, new Set(names));
   }
 }

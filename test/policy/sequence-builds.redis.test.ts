@@ -1,6 +1,7 @@
-// Making what occurred known, step by step as a process does it that may be killed at any of them, against what a memory
-// says that was known from the beginning.
+// Making what occurred known, step by step as a process does it that may be killed at any of them, against what a
+// memory says that was known from the beginning. And when that is asked for.
 import t, { type Test } from 'tap';
+import type { Policy } from '../../schemas/policy.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { type PastEvent, SequenceStore } from '../../src/policy/quotas/sequence-store.ts';
 import type { Memory, SequenceEvent, SequenceMatch } from '../../src/policy/sequences/sequence-answer.ts';
@@ -8,6 +9,8 @@ import { laterMarks } from '../../src/policy/sequences/sequence-memory.ts';
 import { ZERO } from '../../src/policy/sequences/summed-amount.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
+import { activeWrites } from '../../src/registry/active-policies.ts';
+import { writesOf } from '../../src/registry/restore.ts';
 import { startRedis, untilConnected } from '../support/redis.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
@@ -151,6 +154,30 @@ t.test('what is missing keeps it from being known', async (t) => {
   t.same(await store.logged(account, MEMORY, 0), [], 'it begins again');
   t.equal(await world.build(again, [], 0, true), 'known');
   t.equal(await redis.exists(log), 0);
+
+  await store.dropUnused(account, new Set([MEMORY.name]));
+  t.equal(await redis.hget(keys.sequences(account), MEMORY.name), '1');
+  await store.dropUnused(account, new Set());
+  t.equal(await redis.exists(keys.sequences(account)), 0, 'the name of a policy that is gone goes');
+});
+
+t.test('a restored registry asks for it, a change of something else does not', async (t) => {
+  const account = mintId('account', 0);
+  const conditions = { after: [{ tool: 'read' }], within: '1h' };
+  const policy = { id: 'pol_1', name: 'one', type: 'sequence', status: 'active', mode: 'enforce', agent_id: null };
+  const record = { ...policy, conditions, revision: 3 } as unknown as Policy;
+  const restored = writesOf(keys, { account, kind: 'policy', id: 'pol_1', revision: 3, record }, () => false, 0);
+  const wanted = ['sadd', keys.sequencesWanted(keys.shardOf(account)), `${account}/pol_1`];
+  const asks = (writes: readonly (readonly unknown[])[]) => ({
+    wanted: writes.some((one) => JSON.stringify(one) === JSON.stringify(wanted)),
+    forgotten: writes.filter(([command]) => command === 'hdel').flatMap((one) => one.slice(2)).length,
+  });
+  t.same(asks(restored), { wanted: true, forgotten: 1 });
+  const after = (more: object) => asks(activeWrites(keys, account, { ...record, ...more }, record));
+  t.same(after({ name: 'two', actions: ['log'] }), { wanted: false, forgotten: 0 });
+  t.same(after({ conditions: { ...conditions, tool: 'pay' } }), { wanted: false, forgotten: 0 }, 'its own conditions');
+  t.same(after({ conditions: { ...conditions, within: '2h' } }), { wanted: true, forgotten: 2 });
+  t.same(after({ status: 'inactive' }), { wanted: false, forgotten: 1 });
 });
 
 t.test('an agent that is erased is in no log', async (t) => {

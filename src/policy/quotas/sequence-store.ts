@@ -109,10 +109,26 @@ export class SequenceStore {
     await this.#redis.pexpire(list, APPROVED_KEPT_MS);
   }
 
+  /** Forgets that there were memories of other names than these, once nothing of them counts any longer. Idempotent. */
+  async dropUnused(account: string, names: ReadonlySet<string>): Promise<void> {
+    for (const name of await this.#names(account)) {
+      if (names.has(name)) continue;
+      const left = await this.#redis.exists(
+        this.#keys.sequenceScopes(account, name),
+        this.#keys.sequenceLog(account, name),
+      );
+      if (left === 0) await this.#redis.hdel(this.#keys.sequences(account), name, `${name}/over`, `${name}/cut`);
+    }
+  }
+
+  async #names(account: string): Promise<Set<string>> {
+    const fields = await this.#redis.hkeys(this.#keys.sequences(account));
+    return new Set(fields.map((field) => field.replace(/\/(over|cut)$/, '')));
+  }
+
   /** Nothing says any more that it was the agent. The steps it did alone go; of others stays when. Idempotent. */
   async forgetAgent(account: string, agent: string): Promise<void> {
-    const known = await this.#redis.hkeys(this.#keys.sequences(account));
-    for (const name of new Set(known.map((field) => field.replace(/\/(over|cut)$/, '')))) {
+    for (const name of await this.#names(account)) {
       const index = this.#keys.sequenceScopes(account, name);
       const own = [allOf(agent), openOf(agent)].map((scope) => this.#keys.sequenceScope(account, name, scope));
       await this.#redis.del(...own);
