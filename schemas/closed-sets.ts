@@ -221,6 +221,10 @@ export type OnCheckFailure = (typeof ON_CHECK_FAILURE)[number];
 /** Lists of the dashboard that a view can be saved of. */
 export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;
 
+/** What the feed has, in the order in which a cursor counts them. */
+export const FEED_TOPICS = ['audit_log', 'events', 'anomalies', 'approvals', 'deliveries'] as const;
+export type FeedTopic = (typeof FEED_TOPICS)[number];
+
 export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 

@@ -65,10 +65,16 @@ const OWN: Record<string, readonly string[]> = {
     ),
   ],
   'cursors, envelopes of answers, records without a payload; payloads stand beside them as text': [
-    ...['answers/cursor', 'exchange', 'answers/live', 'openapi/schemas', 'openapi/document', 'answers/reply'].map(
-      (name) => `src/http/${name}.ts`,
-    ),
-    ...['anomalies', 'approval-routes', 'delivery-routes', 'events', 'stream', 'traces'].map(
+    ...[
+      'answers/cursor',
+      'exchange',
+      'answers/live',
+      'answers/feed',
+      'openapi/schemas',
+      'openapi/document',
+      'answers/reply',
+    ].map((name) => `src/http/${name}.ts`),
+    ...['anomalies', 'approval-routes', 'delivery-routes', 'events', 'feed-routes', 'stream', 'traces'].map(
       (name) => `src/http/handlers/${name}.ts`,
     ),
     'src/ingest/kept-verdicts.ts',

@@ -64,18 +64,19 @@ export async function flaggedAnomalies(
   return { rows, skipped: read.length > max ? (await countOf(clickhouse, from, where)) - max : 0 };
 }
 
-type Changes = Excluded & { after: number; max: number; filter: EventFilter };
+/** `until`: a revision, inclusive; left out: up to the newest. */
+type Changes = Excluded & { after: number; until?: number; max: number; filter: EventFilter };
 
 export async function changedApprovals(
   clickhouse: ClickHouse,
   account: string,
-  { after, max, filter }: Changes,
+  { after, until = Number.MAX_SAFE_INTEGER, max, filter }: Changes,
 ): Promise<Came<Approval, number>> {
   const where = new QueryConditions(account)
     .equal('agent_id', filter.agentId)
     .exclude('agent_id', filter.excludeAgents)
     .equal('policy_id', filter.policyId)
-    .and('revision > {after:UInt64}', { after });
+    .and('revision > {after:UInt64} AND revision <= {until:UInt64}', { after, until });
   const read = await clickhouse.query<ApprovalRow & { revision: number }>(
     `SELECT ${APPROVAL_COLUMNS}, toInt64(revision) AS revision FROM approvals FINAL WHERE ${where.sql} ORDER BY revision LIMIT {max:UInt64} WITH TIES`,
     { ...where.params, max },
@@ -86,11 +87,11 @@ export async function changedApprovals(
 export async function changedDeliveries(
   clickhouse: ClickHouse,
   account: string,
-  { after, max, filter }: Changes,
+  { after, until = Number.MAX_SAFE_INTEGER, max, filter }: Changes,
 ): Promise<Came<Delivery, number>> {
   const where = new QueryConditions(account)
     .equal('agent_id', filter.agentId)
-    .and('revision > {after:UInt64}', { after });
+    .and('revision > {after:UInt64} AND revision <= {until:UInt64}', { after, until });
   if (filter.policyId !== undefined)
     where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(filter.policyId) });
   if (filter.excludeAgents !== undefined && filter.excludeAgents.length > 0)

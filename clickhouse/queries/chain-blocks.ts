@@ -18,7 +18,7 @@ const AROUND_BYTES_MAX = 512;
 const PAGE_ENTRIES_MAX = 32_768;
 const PAGE_BLOCKS_MAX = 4_096;
 /** No block is longer: neither a batch, nor what several batches were joined to. */
-const BLOCK_ENTRIES_MAX = 32_768;
+export const BLOCK_ENTRIES_MAX = 32_768;
 /** Accounts asked for at once; of those whose chains are long fewer, so that only their ends are read. */
 const ACCOUNTS_AT_ONCE = 2_000;
 const LONG_AT_ONCE = 10;

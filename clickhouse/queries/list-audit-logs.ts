@@ -43,7 +43,7 @@ type EntryKey = {
   agent_id: string;
   timestamp_ms: number;
 };
-type RecordedRow = {
+export type RecordedRow = {
   id: string;
   action: string;
   actor: string;
@@ -53,6 +53,9 @@ type RecordedRow = {
   created_ms: number;
 };
 type Source = { keys: string; from: string };
+
+export const RECORDED_COLUMNS =
+  'id, action, actor, resource_type, resource_id, details, toUnixTimestamp64Milli(created_at) AS created_ms';
 
 type EventAction = 'event.submitted' | 'event.blocked' | 'event.pending';
 const EVENT_ACTIONS: readonly EventAction[] = ['event.submitted', 'event.blocked', 'event.pending'];
@@ -253,12 +256,12 @@ async function fetchRecorded(clickhouse: ClickHouse, account: string, keys: Entr
     .between('created_at', Math.min(...times), Math.max(...times))
     .and('id IN {ids:Array(String)}', { ids: keys.map((key) => key.key) });
   return clickhouse.query<RecordedRow>(
-    `SELECT id, action, actor, resource_type, resource_id, details, toUnixTimestamp64Milli(created_at) AS created_ms FROM audit_log FINAL WHERE ${where.sql}`,
+    `SELECT ${RECORDED_COLUMNS} FROM audit_log FINAL WHERE ${where.sql}`,
     where.params,
   );
 }
 
-function recordedEntry(row: RecordedRow): AuditLog {
+export function recordedEntry(row: RecordedRow): AuditLog {
   return {
     id: row.id,
     action: row.action as AuditLog['action'],
@@ -270,12 +273,12 @@ function recordedEntry(row: RecordedRow): AuditLog {
   };
 }
 
-function submittedEntry(row: AuditedRow): AuditLog {
+export function submittedEntry(row: AuditedRow): AuditLog {
   const details = { type: row.type, outcome: row.outcome, request_id: row.request_id };
   return eventEntry(row, { id: derivedId('auditLog', row.id), action: 'event.submitted', details });
 }
 
-function decidedEntry(row: AuditedRow): AuditLog {
+export function decidedEntry(row: AuditedRow): AuditLog {
   const id = secondEntryId(row.id);
   const policy_id = row.policy_id === '' ? null : row.policy_id;
   const { approval_id, reason, request_id } = row;

@@ -4,7 +4,7 @@
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
-import { derivedId, hashedId, momentOfId } from '../../src/common/ids.ts';
+import { anomalyId } from '../../src/common/anomaly-id.ts';
 import type { Blocked } from './blocked-event.ts';
 import { descriptionOf, type Finding, severityOf } from './finding.ts';
 import { countsAt } from './observe.ts';
@@ -21,7 +21,7 @@ export function toAnomalous(event: EventSummary, found: Finding | Blocked): Anom
   const fields = found.kind === 'blocked_event' ? found : described(found);
   const row: AnomalyInsertRow = {
     account_id: event.account,
-    id: idOf(event, found.kind),
+    id: anomalyId(event.id, found.kind),
     agent_id: event.agent,
     // A rate is not one event's doing.
     event_id: isRate ? null : event.id,
@@ -58,11 +58,6 @@ export function signalOf({ row, event }: Anomalous): Signal {
 function described(finding: Finding) {
   const { observed, baseline, score } = finding;
   return { severity: severityOf(finding), observed, baseline, score, message: descriptionOf(finding) };
-}
-
-function idOf(event: EventSummary, kind: Anomaly['kind']): string {
-  if (kind === 'blocked_event') return derivedId('anomaly', event.id);
-  return hashedId('anomaly', momentOfId(event.id), `${kind}/${event.id}`);
 }
 
 /** `2026-11-20 17:28:00.123`, UTC. */

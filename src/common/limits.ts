@@ -103,6 +103,13 @@ export const LIVE_HEARTBEAT_MS = 15_000;
 export const LIVE_UNREAD_BYTES_MAX = 256 * KiB;
 /** Past this, reading the list again is cheaper than sending what came in between. */
 export const LIVE_RESUME_MS_MAX = 10 * 60_000;
+/**
+ * So often a follower of the feed has ClickHouse asked whether there is more, some 5 ms each: what it reads comes every
+ * CHAIN_FLUSH_MS.
+ */
+export const FEED_EVERY_MS = 1_000;
+/** A place in the feed is honoured for so long; past it, an export is the way to have all. */
+export const FEED_RESUME_MS_MAX = 7 * 86_400_000;
 /** A key or a session that has ended is noticed within this time on a stream that has nothing to send. */
 export const LIVE_CHECK_MS = 500;
 /** A draining front waits this long without a request before it closes the connections that are left. */

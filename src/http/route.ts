@@ -54,6 +54,7 @@ import type { Authenticator } from './admission/authenticate.ts';
 import type { WebhookHead } from './admission/webhook-signature.ts';
 import type { BodyParts } from './answers/body-parts.ts';
 import type { BodySlots } from './answers/body-slots.ts';
+import type { Feed } from './answers/feed.ts';
 import type { Live } from './answers/live.ts';
 import type { Parameters, QueryOf } from './reading/query.ts';
 import type { Need } from './route-needs.ts';
@@ -105,6 +106,7 @@ export type Parts = {
   approvalWaits: Pick<ApprovalWaits, 'wait'>;
   slots: Record<'streams' | 'exports', Pick<BodySlots, 'take'>>;
   live: Pick<Live, 'follow'>;
+  feed: Pick<Feed, 'begin' | 'page' | 'chains'>;
   metrics: Pick<Metrics, 'text'>;
   /** By which people reach the service; undefined: that is not known. */
   publicUrl: string | undefined;

@@ -14,6 +14,7 @@ import { decisionPointRoutes } from './handlers/decision-points/decision-point-r
 import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';
+import { feedRoutes } from './handlers/feed-routes.ts';
 import { holdRoutes } from './handlers/hold-routes.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { overviewRoutes } from './handlers/overview.ts';
@@ -65,6 +66,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...priceRoutes,
     ...accountRoutes,
     ...streamRoutes,
+    ...feedRoutes,
     ...healthRoutes,
     ...(metrics ? [metricsRoute] : []),
   ];

@@ -27,6 +27,7 @@ import { GuardedHttps } from '../egress/guarded-https.ts';
 import { mailTransportOf } from '../egress/mail-transport.ts';
 import { allowedHostsOf } from '../egress/target-url.ts';
 import { bodySlots } from '../http/answers/body-slots.ts';
+import { Feed } from '../http/answers/feed.ts';
 import { Live } from '../http/answers/live.ts';
 import type { Parts } from '../http/route.ts';
 import { makeRoutes } from '../http/routes.ts';
@@ -176,7 +177,7 @@ export async function frontParts({
     spans,
     ...{ registry, checkCalls, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
-    ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
+    ...lastingAnswers({ redis, keys, clickhouse, barrier, registry, log }),
     backlogFull: () => backlog.full(),
     ...{ limiter: makeLimiter({ redis, keys }, config, limitSignals), quotas },
     health: sharedReadiness(() => readiness({ redis, keys, clickhouse, watch, leaving, room: link.room })),
@@ -206,13 +207,14 @@ export async function frontParts({
   ];
 }
 
-type LastingParts = RegistryStore & { clickhouse: ClickHouse; registry: Parts['registry']; log: WorkerContext['log'] };
+type LastingParts = RegistryStore & Pick<Parts, 'clickhouse' | 'barrier' | 'registry'> & { log: WorkerContext['log'] };
 
-/** Streams and exports. */
-function lastingAnswers({ redis, keys, clickhouse, registry, log }: LastingParts) {
+/** Streams, the feed and exports. */
+function lastingAnswers({ redis, keys, clickhouse, barrier, registry, log }: LastingParts) {
   const progress = new Progress({ redis, keys });
   const erasing = (account: string) => registry.agents.erasing(account);
-  return { slots: bodySlots(), live: new Live({ clickhouse, progress, erasing, log }) };
+  const live = new Live({ clickhouse, progress, erasing, log });
+  return { slots: bodySlots(), live, feed: new Feed({ clickhouse, keys, barrier, erasing }) };
 }
 
 type EventCallback = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';

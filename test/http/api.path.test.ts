@@ -900,11 +900,14 @@ t.test('answers that come in parts', async (t) => {
     t.equal((await api.get(`/v1/${list}/export`)).status, 200, `${list} as a file`);
   const leaving = new AbortController();
   const headers = { authorization: `Bearer ${service.key}` };
-  const { status, headers: said } = await fetch(`${service.url}/v1/stream?topics=events`, {
-    ...{ headers, signal: leaving.signal },
-  });
-  t.same([status, said.get('content-type')], [200, 'text/event-stream']);
-  api.seen.add('GET /v1/stream 200'); // it does not end, so it is not read whole
+  for (const path of ['/v1/stream', '/v1/feed/stream']) {
+    const { status, headers: said } = await fetch(`${service.url}${path}?topics=events`, {
+      ...{ headers, signal: leaving.signal },
+    });
+    t.same([status, said.get('content-type')], [200, 'text/event-stream'], path);
+    api.seen.add(`GET ${path} 200`); // it does not end, so it is not read whole
+  }
+  t.equal((await api.get('/v1/feed')).status, 200);
   leaving.abort();
 });
 

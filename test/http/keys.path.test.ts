@@ -134,6 +134,8 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/agents/{id}': { path: '/v1/agents/:agent' },
   // An answer that lasts is not asked for here: what it refuses is (stream.path.test.ts has the rest).
   'GET /v1/stream': { path: '/v1/stream?topics=none' },
+  'GET /v1/feed': {},
+  'GET /v1/feed/stream': { path: '/v1/feed/stream?topics=none' },
   'GET /v1/events/export': { path: '/v1/events/export?type=prompt' },
   'GET /v1/audit-logs/export': { path: '/v1/audit-logs/export?action=agent.deleted' },
   'GET /v1/anomalies/export': {},

@@ -140,6 +140,7 @@ const TAGS: Record<string, string> = {
   Connections: 'Products that send each prompt and call of a tool to be judged.',
   Checks: 'Services outside that judge texts, which policies of the type `external_check` ask.',
   Stream: 'What comes in, live.',
+  Feed: 'What was committed, without gaps, for other systems.',
   Account: 'The account of the key.',
   Operations: 'For those who run the service.',
 };

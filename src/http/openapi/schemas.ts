@@ -92,6 +92,7 @@ import {
 } from '../../../schemas/event.ts';
 import { Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
 import { CheckCreate, CheckPatch, CheckTrial, CheckTried, ExternalCheck } from '../../../schemas/external-check.ts';
+import { FeedItem, FeedPage } from '../../../schemas/feed.ts';
 import { Hold, HoldCreate } from '../../../schemas/hold.ts';
 import { ConditionHeld, ConditionUnmet } from '../../../schemas/match-detail.ts';
 import {
@@ -369,6 +370,8 @@ const NAMED: Record<string, Named> = {
   AuditLog: of('An entry of the audit log.', AuditLog),
   ListedAuditLog: of('An entry in a list, with what its event says if that was asked for.', ListedAuditLog),
   AuditLogPage: of('A page of the audit log. The one list that is called `logs`.', AuditLogPage),
+  FeedPage: of('What was committed behind a place of the feed.', FeedPage),
+  FeedItem: of('One row of the feed.', FeedItem),
   AuditVerification: of('What a verification of the audit chain found.', AuditVerification),
   AuditCheckpoint: of('Where the audit chains of an account stood, signed.', AuditCheckpoint),
   AuditComparison: taken('A checkpoint to verify the audit chain against.', AuditComparison),
