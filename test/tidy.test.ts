@@ -31,7 +31,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
     /^src\/http\//,
     /^(schemas|src\/http|src\/hooks|src\/otlp|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/(read-barrier|progress)\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
   ],
-  [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
+  [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\/|^src\/streams\/lease\.ts$/],
   [/^src\/mcp\//, /^clients\/typescript\/src\//],
   [/^src\/embedded\//, /^src\/chdb-server\//],
   [/^src\/backup\//, /^(schemas|src\/redis|src\/embedded|src\/chdb-server|clickhouse)\//],

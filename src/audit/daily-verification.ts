@@ -6,7 +6,8 @@
 //   end      when there is no account left
 //
 // How far it is lies in Redis, so that it goes on after a restart, and that pipelines can show it (/metrics).
-// Invariant: one process at it at a time, by a lease for each slice. The time that is shown as verified is that at
+// Invariant: one process at it at a time, by a lease for each slice, which ends some seconds after a process that was
+// killed. The time that is shown as verified is that at
 // which a verification began that went through; nothing that could not be read counts as verified.
 // Failure: logged, and tried again at the next slice.
 import { randomBytes } from 'node:crypto';
@@ -14,12 +15,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { parseTime } from '../../schemas/time.ts';
 import { timeOfId } from '../common/ids.ts';
-import { readAsset } from '../process/assets.ts';
+import { LEASE_RENEW_MS } from '../common/limits.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { Script } from '../redis/script.ts';
+import { acquireLease, type Lease } from '../streams/lease.ts';
 import type { VerifyOptions } from './verifier.ts';
 
 type DailyVerificationOptions = {
@@ -31,6 +32,8 @@ type DailyVerificationOptions = {
   settle: (account: string) => Promise<boolean>;
   retentionDays: number;
   mayWork: () => boolean;
+  /** One that comes back under its name takes its own lease over at once; left out: it has none. */
+  processName?: string | undefined;
   log: Log;
   now?: () => number;
 };
@@ -56,8 +59,6 @@ const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 const BUDGET_MS = 5_000;
 const BUDGET_MS_MAX = 600_000;
-/** The lease of a slice, which may take its budget twice and waits for what is on its way. */
-const LEASE_MS = 3 * BUDGET_MS_MAX;
 const LOOK_MS = 5_000;
 const IDLE = 3;
 /** Kept by their ids. */
@@ -69,18 +70,19 @@ const NEW: State = {
   ...{ account: '', range: 0, from: null, budgetMs: BUDGET_MS },
 };
 
-const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
-
 export class DailyVerification implements Part {
   readonly name = 'audit verification';
   readonly #options: DailyVerificationOptions;
   readonly #now: () => number;
+  readonly #owner: string;
   readonly #stop = new AbortController();
   #loop: Promise<void> = Promise.resolve();
+  #hasTried = false;
 
   constructor(options: DailyVerificationOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
+    this.#owner = options.processName ?? `v-${randomBytes(8).toString('hex')}`;
   }
 
   start(): void {
@@ -106,20 +108,31 @@ export class DailyVerification implements Part {
 
   async #look(): Promise<void> {
     const { redis, keys, log } = this.#options;
-    const token = randomBytes(12).toString('base64url');
     try {
       // Most looks end here: Redis has nothing to write then.
       if (!this.#isDue(await readVerification(redis, keys))) return;
-      if ((await redis.set(keys.auditVerificationLease(), token, 'PX', LEASE_MS, 'NX')) === null) return;
-      await this.step();
+      const names = { lease: keys.auditVerificationLease(), fence: keys.auditVerificationFence() };
+      const lease = await acquireLease(redis, names, { owner: this.#owner, retake: !this.#hasTried });
+      this.#hasTried = true;
+      if (lease !== null) await this.#underLease(lease);
     } catch (error) {
       if (!this.#stop.signal.aborted) log.warn({ err: error }, 'audit.verification_failed');
     }
-    await release.run(redis, [keys.auditVerificationLease()], [token]).catch(() => undefined);
   }
 
-  /** One slice. False: there is nothing to be done now. */
-  async step(): Promise<boolean> {
+  async #underLease(lease: Lease): Promise<void> {
+    // One that fails is tried again; that the lease is lost is found out before anything is noted.
+    const renewing = setInterval(() => void lease.renew().catch(() => undefined), LEASE_RENEW_MS);
+    try {
+      await this.step(lease);
+    } finally {
+      clearInterval(renewing);
+      await lease.release().catch(() => undefined);
+    }
+  }
+
+  /** One slice, noted if the lease is still held. False: there is nothing to be done now. */
+  async step(lease?: Lease): Promise<boolean> {
     const { redis, keys, accounts } = this.#options;
     const state = await readVerification(redis, keys);
     if (!this.#isDue(state)) return false;
@@ -133,6 +146,7 @@ export class DailyVerification implements Part {
       Object.assign(state, { isRunning: false, verified: state.begun, invalid: state.found, found: [] });
     else if (!ids.includes(account)) Object.assign(state, { account, range: 0, from: null, budgetMs: BUDGET_MS });
     else await this.#slice(state, account);
+    await lease?.ensureHeld();
     await redis.set(keys.auditVerification(), JSON.stringify(state));
     return true;
   }

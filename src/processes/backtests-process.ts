@@ -61,7 +61,7 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
     new DependencyGauges({ metrics, redis, clickhouse }),
     worker,
     new DailyVerification({
-      ...{ redis, keys, retentionDays, mayWork, log: log.child({ part: 'audit' }) },
+      ...{ redis, keys, retentionDays, mayWork, processName: config.processName, log: log.child({ part: 'audit' }) },
       verify: (account, options) => verifier.verify(account, options),
       accounts: () => new Accounts({ redis, keys }).someIds(ACCOUNTS_MAX),
       settle: (account) => barrier.waitForAuditLog(account),

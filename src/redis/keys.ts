@@ -320,8 +320,9 @@ export class Keys {
 
   /** String, JSON: how far the daily verification of the audit chains is, and what the last one found. */
   auditVerification = () => `{${this.prefix}g}:audit-verification`;
-  /** String, a token, PEXPIRE 30 minutes: who is at it. */
+  /** String `<owner>:<fence>`, PEXPIRE: who is at it; and an integer that rises with every change of owner. */
   auditVerificationLease = () => `{${this.prefix}g}:audit-verification:lease`;
+  auditVerificationFence = () => `{${this.prefix}g}:audit-verification:fence`;
   /** String, epoch ms: the moment of the last backup that ended well. */
   backupNote = () => `{${this.prefix}g}:backup`;
 

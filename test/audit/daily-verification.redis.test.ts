@@ -6,9 +6,12 @@ import { isoTime } from '../../schemas/time.ts';
 import { DailyVerification, readVerification } from '../../src/audit/daily-verification.ts';
 import type { VerifyOptions } from '../../src/audit/verifier.ts';
 import { mintId } from '../../src/common/ids.ts';
+import { LEASE_MS } from '../../src/common/limits.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
+import { acquireLease } from '../../src/streams/lease.ts';
 import { silent } from '../streams/harness.ts';
+import { pause } from '../support/raw-http.ts';
 import { startRedis } from '../support/redis.ts';
 
 const DAY_MS = 86_400_000;
@@ -23,18 +26,19 @@ async function begin(t: Test) {
   const ids = [mintId('account', NOW - 90 * DAY_MS), mintId('account', NOW - 80 * DAY_MS)].sort();
   const asked: { account: string; fromMs: number; toMs?: number }[] = [];
   const answers: Partial<AuditVerification>[] = [];
-  const world = { nowMs: NOW, asked, answers, ids };
-  const make = () =>
+  const world = { nowMs: NOW, asked, answers, ids, takesMs: 0 };
+  const make = (processName = 'backtests') =>
     new DailyVerification({
-      ...{ redis, keys, retentionDays: 60, mayWork: () => true, log: silent, now: () => world.nowMs },
+      ...{ redis, keys, retentionDays: 60, mayWork: () => true, log: silent, now: () => world.nowMs, processName },
       accounts: async () => ids,
       settle: async () => true,
       async verify(account: string, { fromMs, toMs }: VerifyOptions) {
         asked.push({ account, fromMs: fromMs!, ...(toMs === undefined ? {} : { toMs }) });
+        await pause(world.takesMs);
         return { valid: true, truncated: false, faults: 0, ...answers.shift() } as AuditVerification;
       },
     });
-  return { ...world, world, make, read: () => readVerification(redis, keys) };
+  return { ...world, world, redis, keys, make, read: () => readVerification(redis, keys) };
 }
 
 t.test('all accounts, the first time whole, then what is new and a part of what is older', async (t) => {
@@ -109,4 +113,28 @@ t.test('a slice that got no further has more time the next time', async (t) => {
     budgets.push((await read()).budgetMs);
   }
   t.same(budgets, [10_000, 20_000, 5_000]);
+});
+
+t.test('a process that was killed over it is not waited for, one that is alive is', async (t) => {
+  const { redis, keys, world, asked, make } = await begin(t);
+  const names = { lease: keys.auditVerificationLease(), fence: keys.auditVerificationFence() };
+  const started = (owner: string) => {
+    const one = make(owner);
+    one.start();
+    t.teardown(() => one.stop());
+  };
+  const killed = await acquireLease(redis, names, { owner: 'backtests-1', retake: false });
+  started('backtests-2');
+  await pause(1_000);
+  t.same(asked, [], 'its lease stands');
+  world.takesMs = 2 * LEASE_MS;
+  started('backtests-1');
+  for (const deadline = performance.now() + 60_000; asked.length === 0 && performance.now() < deadline; )
+    await pause(20);
+  t.equal(asked.length, 1, 'under its own name it goes on at once');
+  t.not(await redis.get(names.lease), killed!.text);
+  await pause(1.5 * LEASE_MS);
+  t.equal(asked.length, 1, 'a slice that takes longer than the lease keeps it');
+  const left = await redis.pttl(names.lease);
+  t.ok(left > 0 && left <= LEASE_MS, `others wait for ${left} ms at most`);
 });
