@@ -4,9 +4,19 @@
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { AskedCheck, ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
 import { Budget, EXPLAIN_UNITS } from './budget.ts';
-import { ALLOWED, byOrder, type EntryCheck, isFilter } from './engine.ts';
+import { ALLOWED, type EntryCheck } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
-import type { ApprovalTerms, Decision, Detail, IndexedRule, Judgement, RateCheck, RuleMatch } from './judgement.ts';
+import {
+  type ApprovalTerms,
+  byOrder,
+  type Decision,
+  type Detail,
+  type IndexedRule,
+  isFilter,
+  type Judgement,
+  type RateCheck,
+  type RuleMatch,
+} from './judgement.ts';
 import { perText, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { SequenceAnswers } from './sequences/sequence-answer.ts';
 import { sequenceMatches } from './sequences/sequence-detail.ts';

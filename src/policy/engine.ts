@@ -18,17 +18,19 @@ import type { Unjudged } from './conditions/field-condition.ts';
 import type { Path } from './conditions/path.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
 import type { Filter } from './filter.ts';
-import type {
-  Closer,
-  Decision,
-  Detail,
-  EventView,
-  IndexedRule,
-  Judgement,
-  RateCheck,
-  RuleMatch,
-  SequencePart,
-  Shadows,
+import {
+  byOrder,
+  type Closer,
+  type Decision,
+  type Detail,
+  type EventView,
+  type IndexedRule,
+  isFilter,
+  type Judgement,
+  type RateCheck,
+  type RuleMatch,
+  type SequencePart,
+  type Shadows,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
 import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
@@ -87,14 +89,6 @@ export function checkPolicy(input: PolicyInput): void {
 /** Throws TooLong where there is an allowance and it is not enough. */
 export function judge(rules: RuleSet, event: EventView, allowance?: Allowance, closer?: Closer): Judgement {
   return atOnce(rules.judging(event, allowance, closer));
-}
-
-export function isFilter({ entry }: { entry: IndexedRule }): boolean {
-  return entry.rule.terms.type === 'data_filter';
-}
-
-export function byOrder(a: RuleMatch, b: RuleMatch): number {
-  return a.entry.order - b.entry.order;
 }
 
 type Unevaluated = Partial<Pick<RateLimitDetail, 'reason' | 'condition'>>;

@@ -157,3 +157,11 @@ export interface Shadows {
     nowMs: number,
   ): readonly ShadowJudged[];
 }
+
+export function isFilter({ entry }: { entry: IndexedRule }): boolean {
+  return entry.rule.terms.type === 'data_filter';
+}
+
+export function byOrder(a: RuleMatch, b: RuleMatch): number {
+  return a.entry.order - b.entry.order;
+}

@@ -9,9 +9,16 @@ import { parseExact } from '../common/exact-json.ts';
 import { Budget, EXPLAIN_UNITS, fieldUnits, OverBudget } from './budget.ts';
 import { visitPath } from './conditions/path.ts';
 import { decisionOf } from './decide.ts';
-import { byOrder, isFilter } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
-import type { Decision, EventView, IndexedRule, Judgement, RuleMatch } from './judgement.ts';
+import {
+  byOrder,
+  type Decision,
+  type EventView,
+  type IndexedRule,
+  isFilter,
+  type Judgement,
+  type RuleMatch,
+} from './judgement.ts';
 import { type ExternalCheckTerms, whenHolds } from './kinds/external-check.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
 
