@@ -82,6 +82,8 @@ export const refused: Schemas['PolicyCreate'][] = [
   { name: 'x', type: 'data_filter', actions: ['block'], conditions: { detectors: ['emails'] } },
   // @ts-expect-error either deny or approve
   { name: 'x', type: 'require_approval', actions: ['block'], conditions: { on_timeout: 'ask' } },
+  // @ts-expect-error each failure of a check has its word
+  { name: 'x', type: 'external_check', actions: ['block'], conditions: { check: 'guard', on_error: 'match' } },
   // @ts-expect-error a policy has a name
   { type: 'require_approval', actions: ['block'], conditions: {} },
 ];
@@ -97,6 +99,8 @@ function told(match: Schemas['PolicyMatch']): string {
       // @ts-expect-error a data filter has no threshold
       void match.detail.threshold;
       return `${match.detail.detector ?? match.detail.pattern} at ${match.detail.path}`;
+    case 'external_check':
+      return `${match.detail.check}: ${match.detail.reason ?? match.detail.score}`;
     case 'sequence':
       // @ts-expect-error what was before has no threshold
       void match.detail.threshold;
