@@ -13,6 +13,13 @@ type Sent = { list: string; places: readonly { place: string; name: unknown }[] 
 
 export class ServiceRefused extends UserFacingError {
   override name = 'ServiceRefused';
+  /** The answer's; undefined: there was none. */
+  readonly status: number | undefined;
+
+  constructor(message: string, status?: number) {
+    super(message);
+    this.status = status;
+  }
 }
 
 const DEADLINE_MS = 60_000;
@@ -41,7 +48,10 @@ export async function ask(
     throw new ServiceRefused(`${base} gives no answer: ${(cause as Error).message}`);
   });
   if (response.status >= 300 && response.status < 400)
-    throw new ServiceRefused(`${base} redirects to ${response.headers.get('location')}: set GATEHOUSE_URL to it`);
+    throw new ServiceRefused(
+      `${base} redirects to ${response.headers.get('location')}: set GATEHOUSE_URL to it`,
+      response.status,
+    );
   const answer = { status: response.status, body: parsed(await response.text()) };
   if (method === 'GET' && !response.ok) throw refusalOf(answer);
   return answer;
@@ -64,6 +74,7 @@ export function refusalOf(
   if (error === undefined)
     return new ServiceRefused(
       `what answers there is not Gatehouse, or the path of the address is another one: status ${status}`,
+      status,
     );
   const inList = new RegExp(`/${list}/(\\d+)`, 'g');
   const details = (error.details ?? []).map(({ path, message }) => {
@@ -73,5 +84,5 @@ export function refusalOf(
     const other = message.replace(inList, (all, n: string) => places[Number(n)]?.place ?? all);
     return `\n  ${of.place}: ${JSON.stringify(of.name)} ${rest}: ${other}`;
   });
-  return new ServiceRefused(`${error.message}${details.join('')}`);
+  return new ServiceRefused(`${error.message}${details.join('')}`, status);
 }

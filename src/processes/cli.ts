@@ -289,6 +289,15 @@ const COMMANDS: Record<string, Entry> = {
     options: { url: { type: 'string' }, revision: { type: 'string' }, 'allow-empty': { type: 'boolean' } },
     act: async (options, args) => (await import('../commands/price-commands.ts')).pricesApply(options, args),
   },
+  feed: {
+    usage: 'feed --cursor FILE [--topics TOPICS] [--once] [--url URL]',
+    help: 'print what is committed, a line of JSON each, from now on or from where FILE says (GATEHOUSE_URL, GATEHOUSE_API_KEY; docs/feed.md)',
+    options: {
+      ...{ cursor: { type: 'string' }, topics: { type: 'string' } },
+      ...{ once: { type: 'boolean' }, url: { type: 'string' } },
+    },
+    act: async (options) => (await import('../commands/print-feed.ts')).printFeed(options),
+  },
   help: { usage: 'help', help: 'show this', say: helpText },
   version: { usage: 'version', help: 'show the version', say: version },
 };

@@ -1,6 +1,9 @@
 // The feed against the whole service: its rows are those of the lists, a place is refused where it cannot be honoured,
 // and while two fronts take events and the pipelines are killed, followers get all that was committed.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
+import os from 'node:os';
+import path from 'node:path';
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { packId } from '../../src/audit/hash.ts';
@@ -8,7 +11,7 @@ import { FEED_RESUME_MS_MAX } from '../../src/common/limits.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { runCli, startService } from '../support/service.ts';
 
 type Item = { topic: string; data: Record<string, unknown> };
 
@@ -227,6 +230,26 @@ t.test('a place that cannot be honoured is refused', async (t) => {
   const { json } = await api.get('/v1/feed?topics=weather');
   t.match(json, { error: { details: [{ path: 'topics' }] } });
   t.equal((await api.get(`/v1/feed?after=${changed(2, (ms) => ms - FEED_RESUME_MS_MAX + 60_000)}`)).status, 200);
+});
+
+t.test('the command prints what came since it was last run', async (t) => {
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-feed-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const file = path.join(folder, 'cursor');
+  const env = { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: service.key };
+  const run = (...more: string[]) => runCli(['feed', '--once', '--cursor', file, ...more], env);
+  t.match(await run('--topics', 'events'), { code: 0, stdout: '' }, 'from now on');
+  const sent = (await send('none')).json.id as string;
+  let printed = '';
+  for (const deadline = performance.now() + WAIT_MS; printed === '' && performance.now() < deadline; ) {
+    await pause(500);
+    printed = (await run()).stdout;
+  }
+  t.match(JSON.parse(printed), { topic: 'events', data: { id: sent, payload: { tool: 'none' } } });
+  t.match(await run(), { code: 0, stdout: '' }, 'once');
+  await writeFile(file, 'no cursor');
+  t.match(await run(), { code: 1, stderr: /after: is not a cursor/ });
+  t.match(await runCli(['feed'], env), { code: 2, stderr: /--cursor FILE is missing/ });
 });
 
 t.test('nothing is missing while writers write and the pipelines are killed', async (t) => {
