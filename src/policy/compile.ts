@@ -5,7 +5,7 @@
 // silently. A payload field of that name is written `payload.timeout`.
 // Costs up to some 60 ms for the largest policies: see prepare-rules.ts for whole sets.
 
-import type { PolicyType } from '../../schemas/closed-sets.ts';
+import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { unreachable } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
@@ -71,6 +71,22 @@ const FILTER_KEYS = ['patterns', 'detectors', 'regions', 'fields'];
 /** Throws PolicyError: a stored policy that does not compile any more was made by another version. */
 export function compileRule(policy: Policy, compiled?: ReadonlyMap<string, Pattern>): Rule {
   return { policy, ...compileParts(policy.type, policy.conditions, compiled) };
+}
+
+/**
+ * `actions` and `agent_id` are checked by the schema and the registry; they are here so that a whole policy can be
+ * given.
+ */
+export type PolicyInput = {
+  type: PolicyType;
+  conditions: unknown;
+  actions: PolicyAction | readonly PolicyAction[];
+  agent_id?: string | null;
+};
+
+/** Checks everything about a policy that its schema cannot say. Throws PolicyError with every mistake. */
+export function checkPolicy(input: PolicyInput): void {
+  checkParts(input.type, input.conditions);
 }
 
 /**

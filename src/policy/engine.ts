@@ -6,14 +6,14 @@
 // type and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants
 // are answered.
 
-import { EVENT_TYPES, type EventType, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
+import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import { CONDITIONS_OF_EVENT_MAX, type DataFilterDetail, type RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { PriceList } from '../common/prices/price-list.ts';
 import { atOnce, type Stepped, type Steps, Turns } from '../common/steps.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
-import { checkParts, compileRule, type Rule } from './compile.ts';
+import { compileRule, type Rule } from './compile.ts';
 import type { Unjudged } from './conditions/field-condition.ts';
 import type { Path } from './conditions/path.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
@@ -69,22 +69,6 @@ export const ALLOWED: Decision = Object.freeze({
   resultJson: '{"outcome":"allowed","reason":null,"policy_id":null,"matches":[]}',
   redacted: null,
 });
-
-/**
- * `actions` and `agent_id` are checked by the schema and the registry; they are here so that a whole policy can be
- * given.
- */
-export type PolicyInput = {
-  type: PolicyType;
-  conditions: unknown;
-  actions: PolicyAction | readonly PolicyAction[];
-  agent_id?: string | null;
-};
-
-/** Checks everything about a policy that its schema cannot say. Throws PolicyError with every mistake. */
-export function checkPolicy(input: PolicyInput): void {
-  checkParts(input.type, input.conditions);
-}
 
 /** Throws TooLong where there is an allowance and it is not enough. */
 export function judge(rules: RuleSet, event: EventView, allowance?: Allowance, closer?: Closer): Judgement {

@@ -13,7 +13,7 @@ import { ERRORS } from '../../src/common/errors.ts';
 import { describeApi, type OpenApiDocument } from '../../src/http/openapi/document.ts';
 import { SCOPE_OF } from '../../src/http/route.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
-import { checkPolicy } from '../../src/policy/engine.ts';
+import { checkPolicy } from '../../src/policy/compile.ts';
 import { blockAction } from '../../src/policy/kinds/block-action.ts';
 import { dataFilter } from '../../src/policy/kinds/data-filter.ts';
 import { externalCheck } from '../../src/policy/kinds/external-check.ts';

@@ -4,9 +4,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
-
+import { checkPolicy } from '../../src/policy/compile.ts';
 import { agentInactive, decide } from '../../src/policy/decide.ts';
-import { ALLOWED, checkPolicy, judge, RuleSet } from '../../src/policy/engine.ts';
+import { ALLOWED, judge, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { fieldHolds } from '../reference/judge.ts';

@@ -5,7 +5,8 @@ import fc from 'fast-check';
 import t from 'tap';
 import { exactJson, parseExact } from '../../src/common/exact-json.ts';
 import { compareNumbers, exactNumber, isMultiple, LongNumber, numberOfText } from '../../src/common/exact-number.ts';
-import { checkPolicy, judge, RuleSet } from '../../src/policy/engine.ts';
+import { checkPolicy } from '../../src/policy/compile.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { runs, SEED } from '../support/seed.ts';
 import { decideOn, event, matches, policy } from './support.ts';
 

@@ -4,9 +4,9 @@
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { EVENT_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
-
+import { checkPolicy } from '../../src/policy/compile.ts';
 import { isOneEditAway } from '../../src/policy/conditions/did-you-mean.ts';
-import { checkPolicy, RuleSet } from '../../src/policy/engine.ts';
+import { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { runs, SEED } from '../support/seed.ts';
 import { decideOn, event, policy } from './support.ts';

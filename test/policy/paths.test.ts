@@ -3,8 +3,9 @@
 
 import t from 'tap';
 import type { PolicyType } from '../../schemas/closed-sets.ts';
+import { checkPolicy } from '../../src/policy/compile.ts';
 import { parsePath, pathText } from '../../src/policy/conditions/path.ts';
-import { checkPolicy, judge, RuleSet } from '../../src/policy/engine.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { decideOn, event, matches, policy } from './support.ts';
 
