@@ -154,6 +154,12 @@ t.test('what is missing keeps it from being known', async (t) => {
   t.same(await store.logged(account, MEMORY, 0), [], 'it begins again');
   t.equal(await world.build(again, [], 0, true), 'known');
   t.equal(await redis.exists(log), 0);
+  await store.release(account, MEMORY, again);
+  await world.count(one, BEGIN);
+  t.equal(await store.begin(account, MEMORY), null, 'what is known is not removed');
+  t.equal(await redis.exists(keys.sequenceScope(account, MEMORY.name, 'agent one')), 1);
+  t.equal(await redis.exists(keys.sequenceLease(account, MEMORY.name)), 0);
+  await redis.del(keys.sequenceScopes(account, MEMORY.name));
 
   await store.dropUnused(account, new Set([MEMORY.name]));
   t.equal(await redis.hget(keys.sequences(account), MEMORY.name), '1');

@@ -140,11 +140,16 @@ export class SequenceStore {
     }
   }
 
-  /** A token by which the memory is made known; null: another process does. What it had is removed. */
+  /** A token by which the memory is made known; null: another process does, or has. What it had is removed. */
   async begin(account: string, { name }: Memory): Promise<string | null> {
     const token = randomBytes(16).toString('base64url');
     const lease = this.#keys.sequenceLease(account, name);
     if ((await this.#redis.set(lease, token, 'PX', SEQUENCE_LEASE_MS, 'NX')) === null) return null;
+    // Only who has the lease makes it known; another may have done so since it was found wanting.
+    if ((await this.#redis.hget(this.#keys.sequences(account), name)) === '1') {
+      await this.release(account, { name }, token);
+      return null;
+    }
     const index = this.#keys.sequenceScopes(account, name);
     const scopes = await this.#redis.zrange(index, '0', '-1');
     for (let from = 0; from < scopes.length; from += SCOPES_AT_ONCE)
@@ -159,7 +164,7 @@ export class SequenceStore {
   }
 
   /** Lets others make it known. */
-  async release(account: string, { name }: Memory, token: string): Promise<void> {
+  async release(account: string, { name }: Pick<Memory, 'name'>, token: string): Promise<void> {
     const lease = this.#keys.sequenceLease(account, name);
     if ((await this.#redis.get(lease)) === token) await this.#redis.del(lease);
   }
