@@ -74,13 +74,14 @@ export class ClickHouse {
   }
 
   /**
-   * Writes event rows (RowBinary, columns of EVENT_ROW_COLUMNS, and behind each row its search text, what shadows said
-   * and what it cost). All rows must have been received in one month: then they are one part, all there or not at all.
+   * Writes event rows (RowBinary, columns of EVENT_ROW_COLUMNS, and behind each row its search text, what shadows said,
+   * what it cost and what budgets are charged). All rows must have been received in one month: then they are one part,
+   * all there or not at all.
    * Sent again with the same token they are written once.
    */
   async insertEvents(rows: readonly Buffer[], token: string): Promise<void> {
     await this.#insertBytes(
-      `events (${EVENT_ROW_COLUMNS.join(', ')}, words, shadow, cost, priced_by)`,
+      `events (${EVENT_ROW_COLUMNS.join(', ')}, words, shadow, cost, priced_by, settled)`,
       rows,
       insertSettings(token, EVENT_INSERT_SETTINGS),
     );

@@ -42,6 +42,7 @@ import { Dispatcher } from './alert/dispatch.ts';
 import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
 import { openApprovals } from './approval/open.ts';
+import { budgetSettling } from './budgets/settle-budgets.ts';
 import { type AnyDrain, Drain, type DrainOptions, type Work } from './drain.ts';
 import { InsertCoalescer } from './insert-coalescer.ts';
 import { Semaphore } from './semaphore.ts';
@@ -404,7 +405,10 @@ function alertUnits(options: PipelinesOptions, partitions: readonly number[]): U
   const { keys, metrics } = options;
   const dispatcher = new Dispatcher(options);
   const ofEvents = drainsOf(
-    new EventAlerts({ dispatcher, metrics, openApprovals: (events) => openApprovals(options, events) }),
+    new EventAlerts({
+      ...{ dispatcher, metrics, openApprovals: (events) => openApprovals(options, events) },
+      settle: budgetSettling(options),
+    }),
   );
   const ofSignals = drainsOf(new SignalAlerts({ dispatcher, metrics }));
   return partitions.flatMap((partition): Unit[] => {

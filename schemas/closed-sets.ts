@@ -56,6 +56,7 @@ export const POLICY_TYPES = [
   'require_approval',
   'sequence',
   'external_check',
+  'budget',
 ] as const;
 export type PolicyType = (typeof POLICY_TYPES)[number];
 
@@ -104,7 +105,14 @@ export const BACKTEST_OUTCOMES = [...OUTCOMES, 'unknown'] as const;
 export const UNKNOWN_REASONS = ['redacted_text', 'redacted_condition', 'past_retention', 'not_asked'] as const;
 export type UnknownReason = (typeof UNKNOWN_REASONS)[number];
 
-export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
+export const TRIGGERS = [
+  'policy_violation',
+  'anomaly_detected',
+  'agent_down',
+  'rate_limit_exceeded',
+  'budget_warning',
+  'budget_exhausted',
+] as const;
 export type Trigger = (typeof TRIGGERS)[number];
 
 export const CHANNELS = ['email', 'chat_app', 'webhook'] as const;
@@ -227,6 +235,9 @@ export type FeedTopic = (typeof FEED_TOPICS)[number];
 
 export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
+
+/** Why a budget counts as over though it is not known to be. */
+export const BUDGET_UNKNOWN = ['unpriced', 'no_ceiling', 'state_unknown'] as const;
 
 export const DETECTOR_NAMES = [
   'email',

@@ -59,8 +59,23 @@ export type EventSummary = {
   shadow?: readonly ShadowJudged[];
   /** What an event that says tokens cost, where its account has prices: beside the row, too. */
   cost?: EventCost;
+  /** What it has used of budgets: beside the row, too. */
+  settled?: EventSettled[];
   rowBytes: number;
 };
+
+/** The budget that is charged, as it was then. `unit`, `form`: what names its counters (spend-form.ts). */
+export type SettledHead = {
+  policy: string;
+  unit: string;
+  form: string;
+  window: { ms: number } | { calendar: 'day' | 'week' | 'month'; zone: string };
+  limit: number;
+  warn: readonly number[];
+  life: number;
+};
+/** `amount`: in the unit of the limit, money in millionths. `target`: the reservation that it settles, or ''. */
+export type EventSettled = { by: SettledHead; scope: string; shown: string; amount: number; target: string };
 
 /** `by`: currency and revision of the price table; `millionths` of the currency's unit, null: unknown. */
 export type EventCost = { by: string; millionths: number | null };
@@ -69,7 +84,7 @@ export type EventCost = { by: string; millionths: number | null };
  * What is in the array of summaries. Most events are allowed without a match, and of those a summary with names for
  * its fields was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
-type SummaryElement = SummaryOwner | AllowedTuple | EventSummary | ShadowElement | CostElement;
+type SummaryElement = SummaryOwner | AllowedTuple | EventSummary | ShadowElement | CostElement | SettledElement;
 /**
  * What shadows said of events before it: an element of its own, so that codecs, which write summaries, need know
  * nothing of shadows. `of`: how many events back, from 1, and which of `shadows`, by place, would have made what of it.
@@ -80,6 +95,11 @@ export type ShadowElement = {
 };
 /** What events before it cost, an element of its own as well. `of`: how many events back, from 1, and the cost. */
 export type CostElement = { priced_by: string; of: (readonly [back: number, millionths: number | null])[] };
+/** What events before it have used of budgets. `of`: how many events back, from 1, and the place in `settled_by`. */
+export type SettledElement = {
+  settled_by: SettledHead[];
+  of: (readonly [back: number, head: number, scope: string, shown: string, amount: number, target: string])[];
+};
 /** Whose tuples follow. */
 type SummaryOwner = readonly [account: string, agent: string];
 type AllowedTuple = readonly [
@@ -138,6 +158,7 @@ export function decodeSummaries(text: string): EventSummary[] {
   for (const element of elements as SummaryElement[]) {
     if (isOfShadows(element)) addShadows(summaries, element);
     else if (isOfCosts(element)) addCosts(summaries, element);
+    else if (isOfBudgets(element)) addSettled(summaries, element);
     else if (!Array.isArray(element)) summaries.push(element as EventSummary);
     else if (isOwner(element)) owner = element;
     else if (owner === undefined) throw new EntryFormatError('it is not said whose event a tuple is');
@@ -178,6 +199,24 @@ function addCosts(summaries: readonly EventSummary[], { priced_by: by, of }: Cos
     if (summary === undefined || (millionths !== null && !Number.isSafeInteger(millionths)))
       throw new EntryFormatError('it is not said which event cost what');
     summary.cost = { by, millionths: millionths as number | null };
+  }
+}
+
+function isOfBudgets(element: SummaryElement): element is SettledElement {
+  return typeof element === 'object' && element !== null && 'settled_by' in element;
+}
+
+/** Throws EntryFormatError where it speaks of an event or a budget that is not there. */
+function addSettled(summaries: readonly EventSummary[], { settled_by: heads, of }: SettledElement): void {
+  if (!Array.isArray(heads) || !Array.isArray(of)) throw new EntryFormatError('what budgets are charged is no list');
+  for (const each of of) {
+    const [back, place, scope, shown, amount, target] = Array.isArray(each) ? each : [];
+    const summary = summaries[summaries.length - Number(back)];
+    const by = heads[Number(place)];
+    if (summary === undefined || by === undefined || amount === undefined || !Number.isSafeInteger(amount))
+      throw new EntryFormatError('it is not said which event is charged to which budget');
+    summary.settled ??= [];
+    summary.settled.push({ by, scope: String(scope), shown: String(shown), amount, target: String(target) });
   }
 }
 

@@ -93,6 +93,30 @@ export const ShadowJudged = Type.Object({
 });
 export type ShadowJudged = Type.Static<typeof ShadowJudged>;
 
+const Spent = (description: string, example: string) =>
+  about(Type.Union([Type.String(), Type.Integer()]), description, example);
+
+export const BudgetReserved = Type.Object({
+  policy_id: about(Type.String(), 'The budget.', exampleId('pol')),
+  reserved: Spent(
+    'What is held for the call until it is settled: money with its currency, tokens, or events.',
+    '0.40 USD',
+  ),
+  left: Spent('What is left beside it. Below 0: a budget that does not block is over.', '24.60 USD'),
+  resets_at: about(
+    Type.Union([ResponseTime, Type.Null()]),
+    'When the window ends, or the oldest part of a sliding one. null: nothing is spent in a sliding one.',
+  ),
+  max_tokens: Type.Optional(
+    about(
+      Type.Integer({ minimum: 0 }),
+      'Output tokens that would fit into what was left. Left out: the call does not say how many it allows, or they do not matter.',
+      9_840,
+    ),
+  ),
+});
+export type BudgetReserved = Type.Static<typeof BudgetReserved>;
+
 export const PolicyResult = Type.Object({
   outcome: about(
     Type.Enum([...OUTCOMES]),
@@ -128,6 +152,12 @@ export const PolicyResult = Type.Object({
       Type.String(),
       'The event that was judged before this one was done; its outcome is here, and no policy was asked again. Left out: none was.',
       exampleId('evt'),
+    ),
+  ),
+  budgets: Type.Optional(
+    about(
+      Type.Array(BudgetReserved),
+      'What budgets hold for the call that this prompt begins. Its `completion` settles it, an `error` releases it. Left out: none does.',
     ),
   ),
   source: Type.Optional(about(Type.Enum([...EVENT_SOURCES]), 'By which way it was reported. Left out: as an event.')),

@@ -4,7 +4,8 @@
 // unless they hold what a filter or operator searches for: then `[redacted]`.
 
 import Type from 'typebox';
-import { CHECK_FAILURES, DETECTOR_NAMES } from './closed-sets.ts';
+import { BUDGET_UNKNOWN, CHECK_FAILURES, DETECTOR_NAMES } from './closed-sets.ts';
+import { ResponseTime } from './common.ts';
 import { OPERATORS } from './condition.ts';
 import { about, exampleId } from './described.ts';
 
@@ -289,11 +290,55 @@ export const AskedCheck = Type.Object(
 );
 export type AskedCheck = Type.Static<typeof AskedCheck>;
 
+const Spent = (description: string, example: string | number) =>
+  about(Type.Union([Type.String(), Type.Integer()]), description, example);
+
+/** The detail of `budget`. */
+export const BudgetDetail = Type.Object(
+  {
+    limit: Spent(
+      'What may be used up in one window: an amount with its currency, or a number of tokens or events.',
+      '25.00 USD',
+    ),
+    window: about(Type.String(), 'The window: `day`, `week`, `month`, or its seconds.', 'day'),
+    per: about(Type.String(), '`agent`, `account`, `trace`, or the path that has a budget of its own.', 'agent'),
+    needed: Type.Optional(Spent('What the call would have taken. Left out: it is not known.', '0.40 USD')),
+    left: Type.Optional(Spent('What was left of the limit before it. Left out: it was not asked.', '0.12 USD')),
+    max_tokens: Type.Optional(
+      about(
+        Type.Integer({ minimum: 0 }),
+        'Output tokens with which the call would still fit. Left out: it does not depend on them.',
+        310,
+      ),
+    ),
+    resets_at: Type.Optional(
+      about(ResponseTime, 'When the window ends, or the oldest part of a sliding one. Left out: nothing is spent.'),
+    ),
+    unknown: Type.Optional(
+      about(
+        Type.Enum([...BUDGET_UNKNOWN]),
+        'Why it counts as over: the model has no price in the currency of the limit (`unpriced`); the call does not say how much output it allows, and the price table no `max_output` (`no_ceiling`); what was spent before is still being read (`state_unknown`). Left out: all was known.',
+      ),
+    ),
+    condition: Type.Optional(
+      about(Type.String(), 'The condition that could not be evaluated. Left out unless that is so.', 'expression'),
+    ),
+    conditions: conditions('The conditions by which the call is charged, at most 20. Left out: every call is.'),
+    reason,
+  },
+  {
+    description: 'What a match of a `budget` policy says beyond the policy itself.',
+    examples: [{ limit: '25.00 USD', window: 'day', per: 'agent', needed: '0.40 USD', left: '0.12 USD' }],
+  },
+);
+export type BudgetDetail = Type.Static<typeof BudgetDetail>;
+
 export const MatchDetail = Type.Union([
   ConditionsDetail,
   DataFilterDetail,
   RateLimitDetail,
   SequenceDetail,
   ExternalCheckDetail,
+  BudgetDetail,
 ]);
 export type MatchDetail = Type.Static<typeof MatchDetail>;

@@ -109,6 +109,11 @@ const BY_TRIGGER = {
       about(Type.String(), 'The key that is over its request limit, if it is that.', exampleId('key')),
     ),
   },
+  budget_warning: {
+    policies: Type.Optional(about(Type.Array(NotifiedPolicy), 'The budget.')),
+    share: Type.Optional(about(Type.Number(), 'The share of its limit that is spent. Left out in a test.', 0.8)),
+  },
+  budget_exhausted: { policies: Type.Optional(about(Type.Array(NotifiedPolicy), 'The budget.')) },
 } satisfies Record<Trigger, Record<string, TSchema>>;
 
 function notification<T extends Trigger, S extends (typeof BY_TRIGGER)[T]>(trigger: T, more: S, when: string) {
@@ -155,4 +160,10 @@ export const WEBHOOK_NOTIFICATIONS = {
     BY_TRIGGER.rate_limit_exceeded,
     'A rate limit of a policy, or the request limit of a key, is over.',
   ),
+  budget_warning: notification(
+    'budget_warning',
+    BY_TRIGGER.budget_warning,
+    'A share of a budget that the policy names is spent.',
+  ),
+  budget_exhausted: notification('budget_exhausted', BY_TRIGGER.budget_exhausted, 'A call did not fit into a budget.'),
 };

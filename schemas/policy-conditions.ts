@@ -7,11 +7,7 @@
 import Type, { type TSchema } from 'typebox';
 import { DETECTOR_NAMES, ON_CHECK_FAILURE, type PolicyType } from './closed-sets.ts';
 import { COMMAND_ENTRIES_MAX } from './condition.ts';
-
-/** A schema that is under this name among the components of the description. */
-export function component(name: string, description?: string): TSchema {
-  return Type.Unsafe({ $ref: `#/components/schemas/${name}`, ...(description === undefined ? {} : { description }) });
-}
+import { component } from './schema-keywords.ts';
 
 export const ConditionScalar = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()], {
   description: 'A value that a field of an event can equal. Text is compared decoded and case-sensitive.',
@@ -150,89 +146,6 @@ export const FieldCondition = Type.Union(
     examples: ['send_money', ['send_money', 'pay'], { gt: 1000 }],
   },
 );
-
-const subschema = (description: string) => component('PayloadSchema', description);
-const byName = (description: string) => ({
-  type: 'object',
-  additionalProperties: component('PayloadSchema'),
-  description,
-});
-const list = (description: string) => ({ type: 'array', minItems: 1, items: component('PayloadSchema'), description });
-const number = (description: string) => ({ type: 'number', description });
-const count = (description: string) => ({ type: 'integer', minimum: 0, description });
-const words = (description: string) => ({ type: 'array', items: { type: 'string' }, description });
-const TYPES = ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string'];
-
-/** One entry a keyword of the subset in src/policy/conditions/payload-schema.ts. */
-const PAYLOAD_SCHEMA_KEYWORDS = {
-  type: {
-    anyOf: [
-      { type: 'string', enum: TYPES },
-      { type: 'array', minItems: 1, uniqueItems: true, items: { type: 'string', enum: TYPES } },
-    ],
-    description: 'Type of the value, or the types that it may have.',
-  },
-  enum: { type: 'array', items: {}, description: 'The value is one of these.' },
-  const: { description: 'The value is this.' },
-  multipleOf: { type: 'number', exclusiveMinimum: 0, description: 'A number is a multiple of this.' },
-  maximum: number('A number is at most this.'),
-  exclusiveMaximum: number('A number is less than this.'),
-  minimum: number('A number is at least this.'),
-  exclusiveMinimum: number('A number is greater than this.'),
-  maxLength: count('A string has at most so many characters.'),
-  minLength: count('A string has at least so many characters.'),
-  pattern: { type: 'string', description: 'A string matches this RE2 pattern somewhere.' },
-  maxItems: count('An array has at most so many items.'),
-  minItems: count('An array has at least so many items.'),
-  maxContains: count('At most so many items fit `contains`.'),
-  minContains: count('At least so many items fit `contains`.'),
-  maxProperties: count('An object has at most so many keys.'),
-  minProperties: count('An object has at least so many keys.'),
-  required: words('Keys that an object must have.'),
-  dependentRequired: {
-    type: 'object',
-    additionalProperties: { type: 'array', items: { type: 'string' } },
-    description: 'Keys that an object must have where it has another.',
-  },
-  properties: byName('Schemas of the values of an object, by key.'),
-  patternProperties: byName('Schemas of the values of an object, by an RE2 pattern of the key.'),
-  additionalProperties: subschema('Schema of all other values of an object; `false`: there are none.'),
-  propertyNames: subschema('Schema of the keys of an object.'),
-  unevaluatedProperties: subschema('Schema of the values that no other keyword has looked at.'),
-  dependentSchemas: byName('Schemas of the object where it has a key.'),
-  items: subschema('Schema of the items of an array, behind those of `prefixItems`.'),
-  prefixItems: list('Schemas of the first items of an array, in their order.'),
-  contains: subschema('Schema that at least one item of an array fits.'),
-  unevaluatedItems: subschema('Schema of the items that no other keyword has looked at.'),
-  allOf: list('All of these hold.'),
-  anyOf: list('At least one of these holds.'),
-  oneOf: list('Exactly one of these holds.'),
-  not: subschema('This does not hold.'),
-  if: subschema('Where this holds `then` must, else `else`.'),
-  // biome-ignore lint/suspicious/noThenProperty: JSON Schema's word
-  then: subschema('Must hold where `if` does.'),
-  else: subschema('Must hold where `if` does not.'),
-  title: { type: 'string', description: 'For readers alone.' },
-  description: { type: 'string', description: 'For readers alone.' },
-  $comment: { type: 'string', description: 'For readers alone.' },
-  default: { description: 'For readers alone: nothing is filled in.' },
-  examples: { type: 'array', items: {}, description: 'For readers alone.' },
-  deprecated: { type: 'boolean', description: 'For readers alone.' },
-  readOnly: { type: 'boolean', description: 'For readers alone.' },
-  writeOnly: { type: 'boolean', description: 'For readers alone.' },
-  $schema: {
-    type: 'string',
-    const: 'https://json-schema.org/draft/2020-12/schema',
-    description: 'The one dialect that is taken; may be left out.',
-  },
-};
-
-export const PayloadSchema = Type.Unsafe({
-  anyOf: [{ type: 'boolean' }, { type: 'object', additionalProperties: false, properties: PAYLOAD_SCHEMA_KEYWORDS }],
-  description:
-    'A JSON Schema (2020-12) for payloads, of a safe subset: no references, no `uniqueItems`, no `format`; at most 500 nodes and 10 levels.',
-  examples: [{ type: 'object', required: ['model'], properties: { model: { enum: ['gpt-4o', 'gpt-4o-mini'] } } }],
-});
 
 const Duration = (max: string, description: string) =>
   Type.Union([Type.Integer({ minimum: 1 }), Type.String({ pattern: '^[1-9][0-9]{0,8}[smhd]$' })], {
@@ -413,6 +326,71 @@ const OF_TYPE = {
     on_error: OnFailing('answers with an error or what cannot be read, or where more than 64 KiB would be sent'),
     on_overload: OnFailing('has no room, or its breaker is open'),
   },
+  budget: {
+    limit: Type.Union(
+      [
+        Type.String({ pattern: '^[0-9]{1,9}([.][0-9]{1,6})? [A-Z]{3}$' }),
+        Type.Object(
+          { tokens: Type.Integer({ minimum: 1, description: 'So many tokens.' }) },
+          { additionalProperties: false },
+        ),
+        Type.Object(
+          { events: Type.Integer({ minimum: 1, description: 'So many calls.' }) },
+          { additionalProperties: false },
+        ),
+      ],
+      {
+        description:
+          'What may be used up in one window: money in the currency of the price table, tokens, or calls (`events`).',
+        examples: ['25.00 USD', { tokens: 200_000 }],
+      },
+    ),
+    window: Type.Union(
+      [Type.Integer({ minimum: 60 }), Type.String({ pattern: '^([1-9][0-9]{0,8}[smhd]|day|week|month)$' })],
+      {
+        description:
+          'A duration from 1 minute to 30 days (`1h`, `1d`): the window slides, in sixtieths. Or `day`, `week` (from Monday), `month` of `zone`.',
+        examples: ['day', '1h'],
+      },
+    ),
+    zone: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description: 'Time zone of the IANA database, of `day`, `week` and `month`. Left out: `UTC`.',
+        examples: ['Europe/Berlin'],
+      }),
+    ),
+    per: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description:
+          'What has a budget of its own: `agent` (where it is left out), `account`, `trace`, or a path into the event such as `payload.user`.',
+        examples: ['agent'],
+      }),
+    ),
+    estimate: Type.Optional(
+      Type.Enum(['expected', 'worst'], {
+        description:
+          'What is reserved for a call. `worst`: its input and all output that it allows; the limit is never passed. `expected` (where it is left out): its input and as much output as 95 of 100 calls of the agent and model had; the limit may be passed by what was too low.',
+      }),
+    ),
+    hold: Type.Optional(
+      Duration('1 hour', 'How long a reservation lives that nothing settles, at least 10 seconds. Left out: `10m`.'),
+    ),
+    warn_at: Type.Optional(
+      Type.Array(Type.Number({ exclusiveMinimum: 0, exclusiveMaximum: 1 }), {
+        maxItems: 5,
+        description: 'Shares of the limit at which `budget_warning` is raised, each once a window. Left out: none.',
+        examples: [[0.8, 0.95]],
+      }),
+    ),
+    unpriced: Type.Optional(
+      Type.Enum(['block', 'allow'], {
+        description:
+          'What becomes of a call whose cost cannot be known, of a limit of money. `block` (where it is left out): the policy matches. `allow`: nothing is reserved or charged for it.',
+      }),
+    ),
+  },
 } satisfies Record<PolicyType, Record<string, TSchema>>;
 
 /** Words of these types are no bare names in others. Those of `sequence` came when such were in use. */
@@ -520,5 +498,13 @@ export const CONDITIONS: Record<PolicyType, { name: string; schema: TSchema }> =
       on_error: 'match',
       on_overload: 'pending',
     }),
+  },
+  budget: {
+    name: 'BudgetConditions',
+    schema: conditionsOf(
+      'budget',
+      'Matches the `prompt` that does not fit into what is left of the limit. `type` can be nothing but `prompt`.',
+      { limit: '25.00 USD', window: 'day', zone: 'Europe/Berlin', per: 'agent', hold: '10m' },
+    ),
   },
 };

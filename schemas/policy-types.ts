@@ -7,6 +7,7 @@ import { POLICY_TYPES, type PolicyType } from './closed-sets.ts';
 
 import { PolicyMatch } from './event.ts';
 import {
+  BudgetDetail,
   ConditionsDetail,
   DataFilterDetail,
   ExternalCheckDetail,
@@ -14,7 +15,8 @@ import {
   SequenceDetail,
 } from './match-detail.ts';
 import { Policy, PolicyCreate, PolicyPatch } from './policy.ts';
-import { CONDITIONS, component } from './policy-conditions.ts';
+import { CONDITIONS } from './policy-conditions.ts';
+import { component } from './schema-keywords.ts';
 
 const NAMES: Record<PolicyType, string> = {
   block_action: 'BlockAction',
@@ -23,6 +25,7 @@ const NAMES: Record<PolicyType, string> = {
   require_approval: 'RequireApproval',
   sequence: 'Sequence',
   external_check: 'ExternalCheck',
+  budget: 'Budget',
 };
 
 const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
@@ -32,6 +35,7 @@ const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
   require_approval: { name: 'ConditionsDetail', schema: ConditionsDetail },
   sequence: { name: 'SequenceDetail', schema: SequenceDetail },
   external_check: { name: 'ExternalCheckDetail', schema: ExternalCheckDetail },
+  budget: { name: 'BudgetDetail', schema: BudgetDetail },
 };
 
 /** name -> schema, of everything here that stands among the components of the description. */

@@ -146,6 +146,9 @@ export const Policy = Type.Object({
       3,
     ),
   ),
+  reset_at: Type.Optional(
+    about(ResponseTime, 'Of a budget: when it was last reset; what was used before does not count. Left out: never.'),
+  ),
   created_at: about(ResponseTime, 'When it was made.'),
   updated_at: about(ResponseTime, 'When it was last changed.'),
   activity: Type.Optional(

@@ -59,6 +59,13 @@ export const Price = Type.Object(
     ),
     ...rates,
     batch,
+    max_output: Type.Optional(
+      about(
+        Type.Integer({ minimum: 1, maximum: 100_000_000 }),
+        'Output tokens that the model gives at most: what a budget with `estimate: worst` reserves for a call that says no bound of its own. Left out: not known.',
+        16_384,
+      ),
+    ),
     tiers: Type.Optional(
       about(
         Type.Array(PriceTier, { minItems: 1, maxItems: TIERS_MAX }),

@@ -50,6 +50,8 @@ export type Signal = {
   };
   /** agent_down: since when it has been silent, epoch ms, and the seconds it may be. */
   silence?: { since: number; heartbeatSeconds: number };
+  /** budget_warning: the share of the limit that is spent. */
+  share?: number;
   /** rate_limit_exceeded by the request limit of a key. */
   apiKey?: { id: string };
 };

@@ -33,6 +33,8 @@ const OWN: Record<string, readonly string[]> = {
     ...['src/registry/external-checks.ts'],
     'src/registry/account-quota.ts',
     'src/registry/price-tables.ts',
+    'src/policy/quotas/spend-store.ts',
+    'src/commands/budget-commands.ts',
     'src/processes/backtests-process.ts',
   ],
   'entries of streams, heads of chains, files of the installation': [
@@ -156,6 +158,15 @@ const SENT: Record<string, Record<string, string>> = {
   'src/ingest/event-cost.ts': {
     'JSON.stringify(element)': 'counts of our own',
     'JSON.parse(redacted.payloadText)': 'the redacted payload, of which its counts and model are read',
+  },
+  'src/ingest/resolve-budgets.ts': {
+    'JSON.stringify(element)': 'amounts and names of our own',
+    'JSON.stringify(said)': 'amounts and names of our own',
+    'JSON.stringify([agent, ': 'names, hashed',
+  },
+  'src/policy/spends/spend-form.ts': {
+    'JSON.stringify(terms.window)': 'a window of our own, hashed',
+    'JSON.parse(scope)': 'a string, which has one reading',
   },
   'src/ingest/submission-reply.ts': {
     'JSON.stringify(submission.traceId)': 'a string, which has one reading',

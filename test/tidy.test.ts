@@ -41,7 +41,10 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/stores\//, /^(schemas|src\/redis|src\/registry|clickhouse)\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
   [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|clickhouse|pipelines)\//],
-  [/^pipelines\/(backtest|sequences)\//, /^(schemas|src\/policy|src\/streams|src\/redis|src\/registry|clickhouse)\//],
+  [
+    /^pipelines\/(backtest|budgets|sequences)\//,
+    /^(schemas|src\/policy|src\/streams|src\/redis|src\/registry|clickhouse)\//,
+  ],
   [/^pipelines\/alert\/channels\//, /^(schemas|src\/registry|src\/egress)\/|^pipelines\/alert\/channel\.ts$/],
   [
     /^pipelines\//,
@@ -68,11 +71,11 @@ const HEADER_LINES_MAX = 12;
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   bench: 8_400,
-  clickhouse: 6_200,
+  clickhouse: 6_300,
   clients: 1_200,
   dashboard: 16_200,
-  pipelines: 9_000,
-  schemas: 5_300,
+  pipelines: 9_200,
+  schemas: 5_600,
   scripts: 1_700,
   'src/audit': 2_000,
   'src/backup': 500,
@@ -83,19 +86,19 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/egress': 500,
   'src/embedded': 2_300,
   'src/hooks': 1_200,
-  'src/http': 12_400,
-  'src/ingest': 6_900,
+  'src/http': 12_500,
+  'src/ingest': 7_200,
   'src/mcp': 2_100,
   'src/metrics': 900,
   'src/otlp': 3_400,
-  'src/policy': 15_000,
+  'src/policy': 15_600,
   'src/process': 900,
   'src/processes': 1_700,
-  'src/redis': 2_900,
-  'src/registry': 8_200,
+  'src/redis': 3_200,
+  'src/registry': 8_400,
   'src/stores': 700,
   'src/streams': 2_600,
-  test: 70_300,
+  test: 71_100,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

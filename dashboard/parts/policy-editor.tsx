@@ -35,6 +35,7 @@ const STARTS: Record<PolicyType, string> = {
   external_check:
     '{\n  "type": "prompt",\n  "check": "",\n  "when": { "score": { "gte": 0.8 } },\n  "on_timeout": "match",\n  "on_error": "match",\n  "on_overload": "match"\n}',
   require_approval: '{\n  "type": "tool_call",\n  "payload.tool": "",\n  "timeout": "1h",\n  "on_timeout": "deny"\n}',
+  budget: '{\n  "limit": "25.00 USD",\n  "window": "day",\n  "zone": "UTC",\n  "per": "agent"\n}',
 };
 
 type EditorProps = {

@@ -43,11 +43,15 @@ const SHOWN: Record<PolicyType, readonly string[]> = {
   require_approval: ['timeout', 'on_timeout', 'expression'],
   sequence: ['within', 'per', 'at_least', 'expression'],
   external_check: ['check', 'fields', 'when', 'on_timeout', 'on_error', 'on_overload', 'expression'],
+  budget: ['window', 'zone', 'per', 'hold', 'expression'],
 };
-const { sequence: ofSequence, ...ofOthers } = SHOWN;
+const { sequence: ofSequence, budget: ofBudget, ...ofOthers } = SHOWN;
 const RESERVED = [...new Set([...Object.values(ofOthers).flat(), 'payload_schema'])];
 /** These are fields in other types. */
-const OF_SEQUENCE = [...RESERVED, ...ofSequence, 'after', 'unless', 'same', 'sum'];
+const ALSO_RESERVED: Partial<Record<PolicyType, readonly string[]>> = {
+  sequence: [...ofSequence, 'after', 'unless', 'same', 'sum'],
+  budget: [...ofBudget, 'limit', 'estimate', 'warn_at', 'unpriced'],
+};
 const FIELDS = ['type', 'payload.tool', 'payload.arguments', 'payload.prompt', 'payload.model', 'trace_id'];
 /** Fields and values are suggested from what these begin with. */
 const NEWEST = 'v1/events?payload=preview&limit=100';
@@ -59,7 +63,7 @@ const WORDS: Record<string, string> = {
 };
 
 export function PolicyForm({ type, text, onText }: Edit & { type: PolicyType }) {
-  const form = formOf(text, type === 'sequence' ? OF_SEQUENCE : RESERVED, SHOWN[type]);
+  const form = formOf(text, [...RESERVED, ...(ALSO_RESERVED[type] ?? [])], SHOWN[type]);
   const facets = useRead<EventFacets>('v1/events/facets').value;
   const newest = useRead<Page<EventRow>>(NEWEST).value;
   const recorded = useMemo(() => recordedFields(newest?.items.map((one) => one.payload_preview ?? '') ?? []), [newest]);
@@ -247,6 +251,14 @@ function OfType({ type, ...edit }: Edit & { type: PolicyType }) {
       </div>
     );
   if (type === 'external_check') return <OfCheck {...edit} />;
+  if (type === 'budget')
+    return (
+      <div class="columns">
+        <OneText name="window" label="In each (1h, 30d, day, week, month)" isValue {...edit} />
+        <OneText name="zone" label="Of the time zone (Europe/Berlin)" {...edit} />
+        <OneText name="per" label="Of each (agent, account, trace, payload.user)" {...edit} />
+      </div>
+    );
   return type === 'data_filter' ? <OfFilter {...edit} /> : null;
 }
 

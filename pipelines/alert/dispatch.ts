@@ -359,7 +359,7 @@ function chunksOf(signals: readonly PlacedSignal[], alerts: readonly AlertRecord
   return chunks;
 }
 
-function comparePlaces(a: string, b: string): number {
+export function comparePlaces(a: string, b: string): number {
   const [idA, numberA] = a.split('/') as [string, string];
   const [idB, numberB] = b.split('/') as [string, string];
   return compareIds(idA, idB) || Number(numberA) - Number(numberB);

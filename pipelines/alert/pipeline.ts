@@ -1,7 +1,7 @@
 // The alert pipeline (beside the store). Event streams, summaries only, and signal streams.
-// Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries
-// (dispatch.ts). Idempotent by dispatch.ts, whatever of a batch is replayed. An entry of another version, or one that
-// cannot be read, is dead-lettered.
+// Events: pending ones open approvals; budgets are charged (../budgets); matches become signals. Signals meet the
+// account's alerts and become deliveries (dispatch.ts). Idempotent by these, whatever of a batch is replayed. An entry
+// of another version, or one that cannot be read, is dead-lettered.
 // Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events
 // alone (open.ts).
 import { EntryFormatError, type EventSummary } from '../../schemas/entry.ts';
@@ -11,7 +11,7 @@ import type { StreamEntry } from '../../src/streams/window.ts';
 import type { Batch } from '../batch.ts';
 import type { Applied, Committed, DeadLettered, Decoded, Work } from '../drain.ts';
 import { readEntry } from '../event-summaries.ts';
-import type { Dispatcher, PlacedSignal } from './dispatch.ts';
+import { comparePlaces, type Dispatcher, type PlacedSignal } from './dispatch.ts';
 import { raisesSignals, signalsOf } from './signals-of.ts';
 
 /** `dispatcher`: one for all streams of a process. */
@@ -20,6 +20,8 @@ type AlertOptions = { dispatcher: Dispatcher; metrics: Metrics };
 type EventAlertsOptions = AlertOptions & {
   /** Opens the approvals of pending events. Idempotent; handed in, since approvals are another pipeline's business. */
   openApprovals: (events: readonly EventSummary[]) => Promise<void>;
+  /** Charges budgets; answers what is to be notified of it. Idempotent. */
+  settle: (stream: string, entries: readonly Batched<EventSummary>[]) => Promise<PlacedSignal[]>;
 };
 
 /** What an entry holds, with its id: the order in which signals are dispatched. */
@@ -42,7 +44,9 @@ export class EventAlerts implements Work<Batched<EventSummary>, null> {
   }
 
   prepare(values: readonly Batched<EventSummary>[]): boolean {
-    return values.some(({ held }) => held.some((summary) => isPending(summary) || raisesSignals(summary)));
+    return values.some(({ held }) =>
+      held.some((summary) => isPending(summary) || raisesSignals(summary) || charges(summary)),
+    );
   }
 
   async plan(): Promise<null> {
@@ -55,6 +59,10 @@ export class EventAlerts implements Work<Batched<EventSummary>, null> {
     const signals = batch.values.flatMap(({ id, held }) =>
       held.flatMap(signalsOf).map((raised, i): PlacedSignal => ({ ...raised, place: `${id}/${i}` })),
     );
+    if (batch.values.some(({ held }) => held.some(charges))) {
+      signals.push(...(await this.#options.settle(batch.stream, batch.values)));
+      signals.sort((a, b) => comparePlaces(a.place, b.place));
+    }
     const ensureHeld = () => batch.ensureHeld();
     await this.#options.dispatcher.dispatch({ stream: batch.stream, remember: false, ensureHeld }, signals);
     return { deadLetters: [], writes: [] };
@@ -114,6 +122,10 @@ export class SignalAlerts implements Work<Batched<Signal>, null> {
     }
     countBatch(this.#metrics, deadLettered);
   }
+}
+
+function charges({ settled }: EventSummary): boolean {
+  return settled !== undefined;
 }
 
 function isPending({ approvalId }: EventSummary): boolean {

@@ -1,5 +1,6 @@
 // What an event's summary says by itself, as signals (first in the alert pipeline's way of an event). Pure.
 //   policy_violation      one per event that has a match with `block` or `alert` among its actions
+//   budget_exhausted      one per budget that the event did not fit into; the first of a window and scope is notified
 //   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is notified
 //                         (throttle.ts)
 // A match that only logs is a dry run and raises nothing.
@@ -22,6 +23,7 @@ export function signalsOf(event: EventSummary): Raised[] {
   return [
     { signal: violation(event, interrupting) },
     ...interrupting.filter(({ type }) => type === 'rate_limit').map((match) => limitExceeded(event, match)),
+    ...interrupting.flatMap((match) => budgetExhausted(event, match)),
   ];
 }
 
@@ -62,6 +64,21 @@ function limitExceeded(event: EventSummary, match: MatchSummary): Raised {
     ...ofEvent(event),
   };
   return { signal, limit: match.limit ?? { counter: match.policy_id, windowMs: WINDOW_MS_UNKNOWN } };
+}
+
+/** Nothing of a call that is blocked since its cost is unknown. */
+function budgetExhausted(event: EventSummary, match: MatchSummary): Raised[] {
+  const { type, limit, name, policy_id: id, severity } = match;
+  if (type !== 'budget' || limit === undefined) return [];
+  const signal: Signal = {
+    id: `budget_exhausted/${event.id}/${id}`,
+    trigger: 'budget_exhausted',
+    severity: severity ?? 'high',
+    message: `A call of agent ${event.agent} does not fit into budget "${short(name)}".`,
+    policies: [asPolicy(match)],
+    ...ofEvent(event),
+  };
+  return [{ signal, limit }];
 }
 
 function ofEvent(event: EventSummary): Pick<Signal, 'account' | 'agent' | 'at' | 'event' | 'approval'> {

@@ -1,9 +1,9 @@
 // Rows as they are stored: behind each the words of its payload, for the search, what shadows would have made of the
-// event, and what it cost (between a batch's plan and its insert). None of it is part of the row that the audit chain
-// knows. It follows from the payload and the summary alone, so a batch that is written again is the same.
+// event, what it cost and what it used of budgets (between a batch's plan and its insert). None of it is part of the
+// row that the audit chain knows. It follows from payload and summary alone: a batch that is written again is the same.
 // A payload of 1 MiB takes some 60 ms; others wait for what is due meanwhile after SLICE_MS.
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { EventCost, EventSummary } from '../../schemas/entry.ts';
+import type { EventCost, EventSettled, EventSummary } from '../../schemas/entry.ts';
 import { payloadOf } from '../../src/common/event-row-codec.ts';
 import { RowBinaryWriter } from '../../src/common/row-binary.ts';
 import { searchTextOf } from '../../src/common/search/payload-words.ts';
@@ -26,18 +26,19 @@ const COST_BYTES = 9;
  */
 export async function storedRows(
   rows: readonly Buffer[],
-  summaryOf: (row: number) => Pick<EventSummary, 'shadow' | 'cost'> = () => NOTHING_BESIDE,
+  summaryOf: (row: number) => Pick<EventSummary, 'shadow' | 'cost' | 'settled'> = () => NOTHING_BESIDE,
 ): Promise<Buffer[]> {
   const pieces: Buffer[] = [];
   let [open, bytes]: [Buffer[], number] = [[], 0];
   let since = performance.now();
   for (const [i, row] of rows.entries()) {
     const words = textColumn(searchTextOf(payloadOf(row)));
-    const { shadow, cost } = summaryOf(i);
+    const { shadow, cost, settled } = summaryOf(i);
     const said = textColumn(shadow === undefined ? '' : JSON.stringify(shadow));
     const costs = cost === undefined ? NO_COST : costColumns(cost);
-    open.push(row, words, said, costs);
-    bytes += row.length + words.length + said.length + costs.length;
+    const charged = textColumn(settled === undefined ? '' : settledText(settled));
+    open.push(row, words, said, costs, charged);
+    bytes += row.length + words.length + said.length + costs.length + charged.length;
     if (bytes >= PIECE_BYTES) {
       pieces.push(Buffer.concat(open, bytes));
       [open, bytes] = [[], 0];
@@ -48,6 +49,10 @@ export async function storedRows(
   }
   if (bytes > 0) pieces.push(Buffer.concat(open, bytes));
   return pieces;
+}
+
+function settledText(settled: readonly EventSettled[]): string {
+  return JSON.stringify(settled.map(({ by, scope, shown, amount }) => [by.policy, by.unit, scope, shown, amount]));
 }
 
 function costColumns({ by, millionths }: EventCost): Buffer {

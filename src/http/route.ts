@@ -31,6 +31,7 @@ import type { ApiKeys } from '../registry/api-keys.ts';
 import type { ApprovalWaits } from '../registry/approval-waits.ts';
 import type { Approvals } from '../registry/approvals.ts';
 import type { Backtests } from '../registry/backtests.ts';
+import type { Budgets } from '../registry/budgets.ts';
 import type { Connections } from '../registry/connections.ts';
 import type { Conversations } from '../registry/conversations.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
@@ -93,6 +94,7 @@ export type Parts = {
     checks: ExternalChecks;
     conversations: Conversations;
     prices: PriceTables;
+    budgets: Budgets;
   };
   authenticator: Pick<Authenticator, 'principalOf'>;
   limiter: Pick<RequestLimiter, 'admit'>;

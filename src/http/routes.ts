@@ -8,6 +8,7 @@ import { apiKeyRoutes } from './handlers/api-key-routes.ts';
 import { approvalRoutes } from './handlers/approval-routes.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
 import { backtestRoutes } from './handlers/backtest-routes.ts';
+import { budgetRoutes } from './handlers/budget-routes.ts';
 import { checkRoutes } from './handlers/check-routes.ts';
 import { connectionRoutes } from './handlers/connection-routes.ts';
 import { decisionPointRoutes } from './handlers/decision-points/decision-point-routes.ts';
@@ -64,6 +65,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...connectionRoutes,
     ...checkRoutes,
     ...priceRoutes,
+    ...budgetRoutes,
     ...accountRoutes,
     ...streamRoutes,
     ...feedRoutes,

@@ -11,8 +11,7 @@ import type { RowValues } from '../../schemas/event-row.ts';
 import { microsOf } from '../../schemas/time.ts';
 import { writeEventRow } from '../common/event-row-codec.ts';
 import { RowBinaryWriter } from '../common/row-binary.ts';
-import { ALLOWED } from '../policy/engine.ts';
-import type { Decision, RateCheck } from '../policy/judgement.ts';
+import { ALLOWED, type Decision, type RateCheck } from '../policy/judgement.ts';
 import { TRACE_TOKEN_CHARACTERS } from '../policy/redaction/redaction.ts';
 import { counterName } from './rate-limit-batcher.ts';
 import type { ParsedSubmission } from './submission.ts';
@@ -140,6 +139,10 @@ function summaryOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Ev
     for (const check of decision.limits ?? []) {
       const match = summary.matches.find(({ policy_id }) => policy_id === check.policyId);
       if (match !== undefined) match.limit = limitOf(event, check);
+    }
+    for (const { policyId, ...limit } of decision.exhausted ?? []) {
+      const match = summary.matches.find(({ policy_id }) => policy_id === policyId);
+      if (match !== undefined) match.limit = limit;
     }
   }
   return summary;

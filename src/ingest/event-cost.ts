@@ -5,6 +5,7 @@
 import type { JsonObject } from '../../schemas/common.ts';
 import type { CostElement } from '../../schemas/entry.ts';
 import type { PriceList } from '../common/prices/price-list.ts';
+import type { Decision } from '../policy/judgement.ts';
 import type { DecodedBody, Spending } from './codec.ts';
 import { MODEL_CHARACTERS_MAX } from './encode.ts';
 import type { Decided } from './resolve-quotas.ts';
@@ -25,18 +26,32 @@ export function costElement(
     back++;
     const spending = body.spending(i);
     if (spending === undefined) continue;
-    const { redacted } = decision;
-    const payload = redacted === null ? spending.payload : (JSON.parse(redacted.payloadText) as JsonObject);
-    const cost = eventCost(prices, { ...spending, payload });
+    const cost = eventCost(prices, keptSpending(spending, decision));
     if (cost !== undefined) element.of.push([back, cost]);
   }
   return element.of.length === 0 ? undefined : JSON.stringify(element);
 }
 
+/** By its payload as it is kept. */
+export function keptSpending(spending: Spending, { redacted }: Pick<Decision, 'redacted'>): Spending {
+  return redacted === null ? spending : { ...spending, payload: JSON.parse(redacted.payloadText) as JsonObject };
+}
+
+/** null: it says none. */
+export function eventTokens({ payload, isObserved }: Spending): number | null {
+  return isObserved ? countOrNull(payload['tokens_used']) : tokensUsed(payload);
+}
+
+/** Output alone; null: it does not say. */
+export function outputTokens({ payload, isObserved }: Spending): number | null {
+  const found = isObserved ? undefined : usageOf(payload);
+  return (ownParts(payload) ?? (found === undefined ? null : partsOfUsage(found.usage, found.total)))?.output ?? null;
+}
+
 /** In millionths. undefined: it says no tokens; null: what they cost is unknown. */
-function eventCost(prices: PriceList, { payload, occurredAt, isObserved }: Spending): number | null | undefined {
-  const used = isObserved ? countOrNull(payload['tokens_used']) : tokensUsed(payload);
-  if (used === null) return undefined;
+export function eventCost(prices: PriceList, spending: Spending): number | null | undefined {
+  const { payload, occurredAt, isObserved } = spending;
+  if (eventTokens(spending) === null) return undefined;
   const found = isObserved ? undefined : usageOf(payload);
   const parts = ownParts(payload) ?? (found === undefined ? null : partsOfUsage(found.usage, found.total));
   const model = modelOf(payload, found?.answer);
@@ -50,7 +65,7 @@ const BATCH = 'batch';
 const PRICED_APART: ReadonlySet<unknown> = new Set(['flex', 'priority', 'scale']);
 
 /** What the event says, else what the provider's answer in it says. */
-function modelOf(payload: JsonObject, answer: JsonObject = payload): string | undefined {
+export function modelOf(payload: JsonObject, answer: JsonObject = payload): string | undefined {
   const said = [payload['model'], answer['model'], answer['modelVersion'], answer['model_version']];
   return said.find(
     (name): name is string => typeof name === 'string' && name !== '' && name.length <= MODEL_CHARACTERS_MAX,

@@ -19,6 +19,7 @@ import type { Shape } from './json.ts';
 import type { RateLimitBatcher } from './rate-limit-batcher.ts';
 import type { SequenceBatcher } from './sequence-batcher.ts';
 import type { ShadowCounters } from './shadow-counters.ts';
+import type { SpendBatcher } from './spend-batcher.ts';
 
 export type IngestRequest = {
   account: string;
@@ -61,6 +62,9 @@ export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   rateLimits: Pick<RateLimitBatcher, 'ask' | 'releasePermits'>;
   sequences: Pick<SequenceBatcher, 'ask' | 'settle'>;
+  spends: Pick<SpendBatcher, 'ask' | 'release'>;
+  /** Called where is not known yet what was spent of budgets before. Of accounts that have some. */
+  onUnknownBudgets: (account: string, policyIds: readonly string[]) => void;
   appender: Pick<Appender, 'appendFor' | 'takeBack'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;

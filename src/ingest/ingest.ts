@@ -4,7 +4,7 @@
 //   begin     has this Idempotency-Key been answered?                       409, or the first answer again
 //   admit     is there room downstream?                                     503
 //   judge     every rule of every event, from memory
-//   reserve   permits of rate limits, and what occurred before where a sequence asks; a round trip each 503
+//   reserve   permits of rate limits, what budgets have left, what was before a sequence: a round trip each 503
 //   decide    allowed, blocked or pending; checks outside are asked about what is not blocked (outside-judging.ts)
 //   encode    the row that ClickHouse will be given, a summary, the answer
 //   aside     what shadows would have said (shadow-judging.ts), what events cost (event-cost.ts), of accounts that ask
@@ -19,6 +19,7 @@ import { TooLong } from '../policy/allowance.ts';
 import { agentInactive } from '../policy/decide.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
+import type { SpendAnswer } from '../policy/quotas/spend-store.ts';
 import type { SequenceAnswers } from '../policy/sequences/sequence-answer.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
@@ -28,6 +29,7 @@ import { costElement } from './event-cost.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
 import { askOutside } from './outside-judging.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
+import { BudgetsAsked } from './resolve-budgets.ts';
 import { type Decided, decideRuns, type Run, requestsOf, returnsOf, runsOf } from './resolve-quotas.ts';
 import { matchedSequences, type SequencesAsked, sequencesAsked, toSettle } from './resolve-sequences.ts';
 import { ShadowJudging } from './shadow-judging.ts';
@@ -75,10 +77,15 @@ class Submission implements QuotaWaiter, AppendCaller {
   #judged: readonly (Decided | null)[] = [];
   /** undefined: no sequence was asked about. */
   #counted: { asked: SequencesAsked; atMs: number } | undefined;
+  #grants: readonly QuotaGrant[] = NO_GRANTS;
+  /** As the limits alone decide. */
+  #limited: readonly (Decided | null)[] = [];
   /** Where an event needed its id before it was encoded. */
   #arrivals: Arrivals | undefined;
   /** undefined: the account has no shadows, or none is judged. */
   #shadows: ShadowJudging | undefined;
+  /** undefined: no budget concerns the events. */
+  #budgets: BudgetsAsked | undefined;
   #answer: Answer | undefined;
 
   constructor(
@@ -218,12 +225,37 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   #granted(grants: readonly QuotaGrant[]): void {
     const judged = decideRuns(this.#runs, grants);
-    if (this.#rules.hasSequences && this.#judgements.some(isOfSequences)) this.#askSequences(judged, grants);
+    this.#grants = grants;
+    this.#limited = judged;
+    if (this.#rules.hasBudgets && this.#judgements.some(isOfBudgets)) this.#askBudgets(judged);
+    else this.#budgeted(judged);
+  }
+
+  #askBudgets(judged: readonly (Decided | null)[]): void {
+    const [agent, body, nowMs] = [this.#agent, this.#body!, this.#readAt];
+    this.#arrivals = Arrivals.of(this.#parts.clock, judged, nowMs);
+    const of = { agent, body, judgements: this.#judgements, judged, arrivals: this.#arrivals, nowMs };
+    const budgets = new BudgetsAsked({ ...of, prices: this.#rules.prices });
+    this.#budgets = budgets;
+    const { account } = this.#request;
+    const spent = (answers: readonly SpendAnswer[]) => {
+      budgets.answered(answers);
+      if (budgets.unknown.size > 0) this.#parts.onUnknownBudgets(account, [...budgets.unknown]);
+      this.#budgeted(decideRuns(this.#runs, this.#grants, { budgets: budgets.matches }));
+    };
+    const refused = (error: unknown) => this.refused(error);
+    const waiter = { spent: (answers: readonly SpendAnswer[]) => attempt(() => spent(answers), refused), refused };
+    if (budgets.requests.length === 0) spent([]);
+    else this.#parts.spends.ask(account, budgets.requests, waiter);
+  }
+
+  #budgeted(judged: readonly (Decided | null)[]): void {
+    if (this.#rules.hasSequences && this.#judgements.some(isOfSequences)) this.#askSequences(judged);
     else this.#decided(judged);
   }
 
-  #askSequences(judged: readonly (Decided | null)[], grants: readonly QuotaGrant[]): void {
-    const arrivals = Arrivals.of(this.#parts.clock, judged, this.#readAt);
+  #askSequences(judged: readonly (Decided | null)[]): void {
+    const arrivals = this.#arrivals ?? Arrivals.of(this.#parts.clock, judged, this.#readAt);
     const asked = sequencesAsked(this.#judgements, judged, { agent: this.#agent.id, arrivals });
     if (asked === undefined) {
       this.#decided(judged);
@@ -231,35 +263,27 @@ class Submission implements QuotaWaiter, AppendCaller {
     }
     this.#arrivals = arrivals;
     const submission = asked.events[0]!.id;
+    const refused = (error: unknown) => this.refused(error);
     this.#parts.sequences.ask(
       this.#request.account,
       { events: asked.events, submission },
       {
-        sequencesCounted: ({ answers, atMs }) => {
-          try {
+        sequencesCounted: ({ answers, atMs }) =>
+          attempt(() => {
             this.#counted = { asked, atMs };
-            this.#decided(this.#withSequences(judged, grants, matchedSequences(asked, answers)));
-          } catch (error) {
-            this.refused(error);
-          }
-        },
-        refused: (error) => this.refused(error),
+            this.#decided(this.#withSequences(judged, matchedSequences(asked, answers)));
+          }, refused),
+        refused,
       },
     );
   }
 
-  /** An event that a sequence blocks takes no permit. */
   #withSequences(
     before: readonly (Decided | null)[],
-    grants: readonly QuotaGrant[],
-    matched: ReadonlyMap<number, SequenceAnswers> | undefined,
+    sequences: ReadonlyMap<number, SequenceAnswers> | undefined,
   ): readonly (Decided | null)[] {
-    if (matched === undefined) return before;
-    const judged = decideRuns(this.#runs, grants, matched);
-    const isReturned = (i: number) => isPassed(before[i]) && !isPassed(judged[i]);
-    const { account, agentId } = this.#request;
-    this.#parts.rateLimits.releasePermits(account, agentId, returnsOf(this.#runs, grants, isReturned));
-    return judged;
+    if (sequences === undefined) return before;
+    return decideRuns(this.#runs, this.#grants, { sequences, budgets: this.#budgets?.matches });
   }
 
   #decided(judged: readonly (Decided | null)[]): void {
@@ -268,12 +292,28 @@ class Submission implements QuotaWaiter, AppendCaller {
     const asked =
       this.#rules.asksOutside && askOutside({ judgements, judged, rules: this.#rules }, checks, this.#request);
     if (!asked) {
-      this.#withShadows(judged);
+      this.#settled(judged);
       return;
     }
     // What waits for others is no measure of how far this front is behind.
     this.#caller.offloaded();
-    asked.then((all) => this.#withShadows(all)).catch((error: unknown) => this.refused(error));
+    asked.then((all) => this.#settled(all)).catch((error: unknown) => this.refused(error));
+  }
+
+  /** An event that is blocked by what was asked behind the limits takes no permit, and holds nothing of a budget. */
+  #settled(judged: readonly (Decided | null)[]): void {
+    const [limited, budgets] = [this.#limited, this.#budgets];
+    if (judged !== limited) {
+      const isReturned = (i: number) => isPassed(limited[i]) && !isPassed(judged[i]);
+      const { account, agentId } = this.#request;
+      this.#parts.rateLimits.releasePermits(account, agentId, returnsOf(this.#runs, this.#grants, isReturned));
+    }
+    if (budgets === undefined) {
+      this.#withShadows(judged);
+      return;
+    }
+    this.#parts.spends.release(this.#request.account, budgets.releases(judged));
+    this.#withShadows(budgets.told(judged));
   }
 
   #withShadows(judged: readonly (Decided | null)[]): void {
@@ -312,11 +352,8 @@ class Submission implements QuotaWaiter, AppendCaller {
     const said = this.#shadows?.element(judged);
     const { prices } = this.#rules;
     const costs = prices === undefined ? undefined : costElement(prices, this.#body!, judged);
-    if (said === undefined && costs === undefined) return encoded;
-    return {
-      ...encoded,
-      summaries: [...encoded.summaries, ...(said === undefined ? [] : [said]), ...(costs === undefined ? [] : [costs])],
-    };
+    const aside = [said, costs, this.#budgets?.element(judged)].filter((element) => element !== undefined);
+    return aside.length === 0 ? encoded : { ...encoded, summaries: [...encoded.summaries, ...aside] };
   }
 
   #appendOnce(token: string, { summaries, rows, outcome }: Encoded): void {
@@ -353,6 +390,9 @@ class Submission implements QuotaWaiter, AppendCaller {
   refused(error: unknown): void {
     this.#release();
     this.#answer?.release?.();
+    // After a lost answer what is held ends by itself: the append may have landed.
+    if (this.#budgets !== undefined && !(error instanceof ServiceError && error.recorded === 'unknown'))
+      this.#parts.spends.release(this.#request.account, this.#budgets.releases());
     const token = this.#token;
     // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
     if (token === undefined || (error instanceof ServiceError && error.recorded === 'unknown')) {
@@ -420,6 +460,18 @@ function isPassed(judged: Decided | null | undefined): boolean {
 /** The judgement of an agent that is switched off: no counter is asked. */
 function blockedWhole(judgement: Judgement | null): Decided | null {
   return judgement === null ? null : { decision: agentInactive(judgement), countedAt: undefined };
+}
+
+function isOfBudgets(judgement: Judgement | null): boolean {
+  return judgement?.spends !== undefined;
+}
+
+function attempt(work: () => void, failed: (error: unknown) => void): void {
+  try {
+    work();
+  } catch (error) {
+    failed(error);
+  }
 }
 
 function backlogFull(): ServiceError {

@@ -11,6 +11,7 @@ import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { Before } from '../policy/observed.ts';
 import type { OutsideAnswer } from '../policy/outside.ts';
 import type { SequencesCounted, ToCount } from '../policy/quotas/sequence-store.ts';
+import type { SpendAnswer, SpendRequest } from '../policy/quotas/spend-store.ts';
 import type { PreviewTrial } from '../policy/replay/preview.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
@@ -76,6 +77,10 @@ export type Calls = {
   releasePermits: { args: { agent: string; returns: QuotaReturn[] }; answer: undefined };
   askSequences: { args: { asked: ToCount }; answer: SequencesCounted };
   settleSequences: { args: { ids: readonly string[]; atMs: number }; answer: undefined };
+  askSpends: { args: { requests: readonly SpendRequest[] }; answer: readonly SpendAnswer[] };
+  /** Not waited for. */
+  releaseSpends: { args: { requests: readonly SpendRequest[] }; answer: undefined };
+  unknownBudgets: { args: { policyIds: readonly string[] }; answer: undefined };
   /** null: unknown. */
   askShadows: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly (QuotaGrant | null)[] };
   /** The answers of checks outside. */

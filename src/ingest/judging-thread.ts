@@ -291,6 +291,7 @@ function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): I
     },
     checks: { ask: (_account, questions) => call(id, 'askOutside', { questions }) },
     ...{ keys, eventBytesMax, clock: STEADY_CLOCK, backlog: { full: () => false } },
+    ...spendParts(id),
     pause: () => {
       if (works.get(id)?.isLeft === true) throw callerLeft();
       return pause();
@@ -337,6 +338,22 @@ function countersOf(id: number): Pick<IngestParts, 'rateLimits' | 'sequences'> {
         ),
       settle: (_account, ids, atMs) => call(id, 'settleSequences', { ids, atMs }).catch(() => undefined),
     },
+  };
+}
+
+function spendParts(id: number): Pick<IngestParts, 'spends' | 'onUnknownBudgets'> {
+  return {
+    spends: {
+      ask: (_account, requests, waiter) =>
+        void call(id, 'askSpends', { requests }).then(
+          (answers) => waiter.spent(answers),
+          (error) => waiter.refused(error),
+        ),
+      release: (_account, requests) => {
+        if (requests.length > 0) void call(id, 'releaseSpends', { requests }).catch(() => undefined);
+      },
+    },
+    onUnknownBudgets: (_account, policyIds) => void call(id, 'unknownBudgets', { policyIds }).catch(() => undefined),
   };
 }
 

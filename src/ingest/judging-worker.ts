@@ -72,6 +72,8 @@ export type JudgingParts = Pick<
   | 'rateLimits'
   | 'sequences'
   | 'checks'
+  | 'spends'
+  | 'onUnknownBudgets'
   | 'keys'
   | 'eventBytesMax'
   | 'onAccepted'
@@ -354,31 +356,34 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** Does for the thread what it asks for. */
   async #perform(message: CallMessage, work: Work): Promise<unknown> {
-    const { rateLimits, sequences, appender, once, shadow } = this.#parts;
+    const { rateLimits, sequences, spends, onUnknownBudgets, appender, once, shadow } = this.#parts;
     const { account } = work;
     switch (message.name) {
-      case 'askShadows': {
-        const { agent, requests } = message.args;
+      case 'askShadows':
         return new Promise((answered) => {
-          shadow.counters.ask(account, agent, requests, (grants) => answered(grants.map((grant) => grant ?? null)));
+          const told = (grants: readonly unknown[]) => answered(grants.map((one) => one ?? null));
+          shadow.counters.ask(account, message.args.agent, message.args.requests, told);
         });
-      }
-      case 'ask': {
-        const { agent, requests } = message.args;
+      case 'ask':
         return new Promise((counted, refused) => {
-          rateLimits.ask(account, agent, requests, { counted, refused });
+          rateLimits.ask(account, message.args.agent, message.args.requests, { counted, refused });
         });
-      }
       case 'releasePermits':
         return rateLimits.releasePermits(account, message.args.agent, message.args.returns);
       case 'askSequences':
-        return new Promise((sequencesCounted, refused) => {
-          sequences.ask(account, message.args.asked, { sequencesCounted, refused });
-        });
+        return new Promise((sequencesCounted, refused) =>
+          sequences.ask(account, message.args.asked, { sequencesCounted, refused }),
+        );
       case 'settleSequences':
         return sequences.settle(account, message.args.ids, message.args.atMs);
       case 'askOutside':
         return this.#parts.checks.ask(account, message.args.questions);
+      case 'askSpends':
+        return new Promise((spent, refused) => spends.ask(account, message.args.requests, { spent, refused }));
+      case 'releaseSpends':
+        return spends.release(account, message.args.requests);
+      case 'unknownBudgets':
+        return onUnknownBudgets(account, message.args.policyIds);
       case 'append': {
         const { lastMoment, entry, ...append } = message.args;
         work.isAppending = true;

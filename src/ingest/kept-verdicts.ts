@@ -3,7 +3,7 @@
 // is an id and two times.
 // Invariant: `readVerdicts(keptVerdicts(v))` gives v.
 import { exactTime, microsOf } from '../../schemas/time.ts';
-import { ALLOWED } from '../policy/engine.ts';
+import { ALLOWED } from '../policy/judgement.ts';
 import type { Rejected } from './submission.ts';
 import type { Verdict } from './submission-reply.ts';
 

@@ -7,7 +7,7 @@
 import { mintId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { checksOf, decide } from '../policy/decide.ts';
-import type { Decision, Judgement } from '../policy/judgement.ts';
+import type { Decision, Judgement, RuleMatch } from '../policy/judgement.ts';
 import type { SequenceAnswers } from '../policy/sequences/sequence-answer.ts';
 import type { QuotaGrant, QuotaRequest, QuotaReturn } from './rate-limit-batcher.ts';
 
@@ -25,18 +25,25 @@ export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
   return requests;
 }
 
-/** `counts`: the answers to `requestsOf(runs)`. `sequences`: of each element of which any matches. */
+/** Answers that come behind those of limits. */
+type LaterAnswers = {
+  /** By element, where a sequence matches. */
+  sequences?: ReadonlyMap<number, SequenceAnswers> | undefined;
+  /** Matches of budgets, by judgement; each that has some is of one event. */
+  budgets?: ReadonlyMap<Judgement, readonly RuleMatch[]> | undefined;
+};
+
+/** `counts`: the answers to `requestsOf(runs)`. */
 export function decideRuns(
   runs: readonly Run[],
   counts: readonly QuotaGrant[],
-  sequences?: ReadonlyMap<number, SequenceAnswers>,
+  later: LaterAnswers = {},
 ): (Decided | null)[] {
   const judged: (Decided | null)[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
     const own = judgement === null ? 0 : checksOf(judgement).length;
-    const ofRun = own === counts.length ? counts : counts.slice(at, at + own);
-    decideRun(judged, { judgement, events }, ofRun, sequences);
+    decideRun(judged, { judgement, events }, own === counts.length ? counts : counts.slice(at, at + own), later);
     at += own;
   }
   return judged;
@@ -79,8 +86,9 @@ function decideRun(
   judged: (Decided | null)[],
   { judgement, events }: Run,
   counts: readonly QuotaGrant[],
-  sequences: ReadonlyMap<number, SequenceAnswers> | undefined,
+  later: LaterAnswers,
 ): void {
+  const budgets = judgement === null ? undefined : later.budgets?.get(judgement);
   let countedAt: number | undefined;
   let granted = events;
   for (const count of counts) {
@@ -90,13 +98,13 @@ function decideRun(
   let shared: Decided | undefined;
   for (let i = 0; i < events; i++) {
     if (judgement === null) judged.push(null);
-    else if (i < granted && judgement.found.length === 0 && judgement.sequences === null) {
+    else if (i < granted && judgement.found.length === 0 && judgement.sequences === null && budgets === undefined) {
       shared ??= { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt };
       judged.push(shared);
     } else {
       const retryAfter = counts.map(({ granted, freeInMs }) => (i < granted ? 0 : secondsOf(freeInMs)));
-      const decision = decide(judgement, retryAfter, mintApprovalId, sequences?.get(judged.length));
-      judged.push({ decision, countedAt });
+      const sequences = later.sequences?.get(judged.length);
+      judged.push({ decision: decide(judgement, retryAfter, mintApprovalId, { sequences, budgets }), countedAt });
     }
   }
 }

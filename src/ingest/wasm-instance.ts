@@ -20,7 +20,7 @@ import { writeColumn } from '../common/event-row-codec.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
 import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
 import { IBAN_LENGTHS } from '../policy/detectors/find-numbers.ts';
-import { ALLOWED } from '../policy/engine.ts';
+import { ALLOWED } from '../policy/judgement.ts';
 import { ELEMENTS_MAX, PATHS_MAX, SIGN_BITS, type Sought, SPELLINGS_MAX } from '../policy/sought.ts';
 import { oddCodePoints } from '../policy/texts/folded.ts';
 import { assetPath } from '../process/assets.ts';

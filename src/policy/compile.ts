@@ -23,6 +23,7 @@ import type { PolicyConditions, PolicyKind } from './kinds/policy-kind.ts';
 import { type RateLimitTerms, rateLimit } from './kinds/rate-limit.ts';
 import { type RequireApprovalTerms, requireApproval } from './kinds/require-approval.ts';
 import { type SequenceTerms, STEPS_MAX, sequence } from './kinds/sequence.ts';
+import { type BudgetTerms, budget } from './kinds/spend-budget.ts';
 import { below, Mistakes, type PolicyReading } from './policy-error.ts';
 import { PatternAllowance } from './text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from './text-search/program.ts';
@@ -33,7 +34,8 @@ type Terms =
   | RateLimitTerms
   | DataFilterTerms
   | SequenceTerms
-  | ExternalCheckTerms;
+  | ExternalCheckTerms
+  | BudgetTerms;
 
 /** A policy in its compiled form. */
 export type Rule = {
@@ -62,8 +64,9 @@ const KINDS: { [T in PolicyType]: PolicyKind<Extract<Terms, { type: T }>> } = {
   data_filter: dataFilter,
   sequence,
   external_check: externalCheck,
+  budget,
 };
-/** Words of these types are no bare names in policies of others. Those of `sequence` came when such were in use. */
+/** Words of these types are no bare names in policies of others. Those of the others came when such were in use. */
 const OWNERS: readonly PolicyType[] = ['block_action', 'require_approval', 'rate_limit', 'data_filter'];
 /** A step with one of them is what a data filter with them finds. */
 const FILTER_KEYS = ['patterns', 'detectors', 'regions', 'fields'];

@@ -4,13 +4,14 @@
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { AskedCheck, ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
 import { Budget, EXPLAIN_UNITS } from './budget.ts';
-import { ALLOWED, type EntryCheck } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
 import {
+  ALLOWED,
   type ApprovalTerms,
   byOrder,
   type Decision,
   type Detail,
+  type EntryCheck,
   type IndexedRule,
   isFilter,
   type Judgement,
@@ -47,21 +48,25 @@ export function checksOf({ rateChecks, found }: Judgement): readonly RateCheck[]
 
 /**
  * `retryAfter[i]`: seconds until `checksOf(judgement)[i]` has room again; 0 or left out: it is not over. `sequences`:
- * what the memory of sequences answered, where any matches.
+ * what the memory of sequences answered, where any matches. `budgets`: matches of those that the event does not fit
+ * into.
  */
 export function decide(
   judgement: Judgement,
   retryAfter: readonly number[],
   mintApprovalId: () => string,
-  sequences?: SequenceAnswers,
+  { sequences, budgets = [] }: Later = {},
 ): Decision {
   const checks = checksOf(judgement);
   const isOver = checks.some((_, i) => retryAfter[i]);
   const limited = isOver ? withLimits(judgement, retryAfter) : judgement.found;
-  const found = sequences === undefined ? limited : withSequences(judgement, limited, sequences);
+  const before = sequences === undefined ? limited : withSequences(judgement, limited, sequences);
+  const found = budgets.length === 0 ? before : [...before, ...budgets].sort(byOrder);
   const limits = isOver ? checks.filter((_, i) => retryAfter[i]) : undefined;
   return decisionOf({ found, redacted: judgement.redacted, limits, checks: NOT_ASKED }, mintApprovalId);
 }
+
+type Later = { sequences?: SequenceAnswers | undefined; budgets?: readonly RuleMatch[] | undefined };
 
 /** `found`: all matches, in the order of the policies. `checks`: those outside that were asked. */
 type Outcomes = Pick<Decision, 'redacted'> & {

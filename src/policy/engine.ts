@@ -21,8 +21,8 @@ import type { Filter } from './filter.ts';
 import {
   byOrder,
   type Closer,
-  type Decision,
   type Detail,
+  type EntryCheck,
   type EventView,
   type IndexedRule,
   isFilter,
@@ -31,9 +31,12 @@ import {
   type RuleMatch,
   type SequencePart,
   type Shadows,
+  type SpendCheck,
+  type Unevaluated,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
 import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
+import type { BudgetTerms } from './kinds/spend-budget.ts';
 import { lookAt, NOTHING, Places } from './look.ts';
 import { type RedactedCopy, redact } from './redaction/redact-payload.ts';
 import type { Redaction } from './redaction/redaction.ts';
@@ -61,28 +64,11 @@ import type { TextView } from './text-view.ts';
 //   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
 // The one state kept between events is what automata have learned, which changes no judgement.
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
-export const ALLOWED: Decision = Object.freeze({
-  outcome: 'allowed',
-  reason: null,
-  policyId: null,
-  matches: Object.freeze([]),
-  resultJson: '{"outcome":"allowed","reason":null,"policy_id":null,"matches":[]}',
-  redacted: null,
-});
 
 /** Throws TooLong where there is an allowance and it is not enough. */
 export function judge(rules: RuleSet, event: EventView, allowance?: Allowance, closer?: Closer): Judgement {
   return atOnce(rules.judging(event, allowance, closer));
 }
-
-type Unevaluated = Partial<Pick<RateLimitDetail, 'reason' | 'condition'>>;
-/** `event`: by which the conditions are explained if the limit is over; null: by the policy alone. */
-export type EntryCheck = RateCheck & {
-  entry: IndexedRule;
-  event: EventView | null;
-  /** What of its conditions could not be evaluated. */
-  unevaluated?: Unevaluated;
-};
 
 export type RuleSetOptions = {
   /** Called for errors inside rules that should not happen. */
@@ -109,6 +95,7 @@ export class RuleSet {
   shadows: Shadows | undefined;
   /** What tokens cost the account. Set as `shadows` is. */
   prices: PriceList | undefined;
+  readonly hasBudgets: boolean;
   /** Steps of sequences stand last. */
   readonly #entries: IndexedRule[];
   readonly #onRuleError: (policyId: string, error: unknown) => void;
@@ -148,6 +135,7 @@ export class RuleSet {
   /** `detail` null: there is nothing beyond the conditions. */
   #found: { entry: IndexedRule; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
+  #spends: SpendCheck[] = [];
   #redactions: Redaction[] = [];
   /** Steps, and sequences whose own conditions are met. */
   #sequences: Noted[] = [];
@@ -167,6 +155,7 @@ export class RuleSet {
     this.#onRuleError = options.onRuleError ?? (() => undefined);
     this.sought = new Sought(options.sought);
     const rules = sorted.map((policy) => options.compiled?.get(policy.id) ?? compileRule(policy));
+    this.hasBudgets = rules.some(({ terms }) => terms.type === 'budget');
     this.#entries = entriesOf(rules, this.sought);
     this.#places = new Places(this.sought, this.#entries);
     this.#byText = { places: this.#places, checkOf: (entry, event) => this.#checkOf(entry, event) };
@@ -255,21 +244,22 @@ export class RuleSet {
     this.#live.length = 0;
     if (this.#found.length > 0) this.#found = [];
     if (this.#checks.length > 0) this.#checks = [];
+    if (this.#spends.length > 0) this.#spends = [];
     if (this.#redactions.length > 0) this.#redactions = [];
-    if (this.#sequences.length > 0) this.#sequences = [];
-    if (this.#outside.length > 0) this.#outside = [];
+    if (this.#sequences.length + this.#outside.length > 0) [this.#sequences, this.#outside] = [[], []];
     if (this.#unjudged.size > 0) this.#unjudged.clear();
   }
 
   #judgement(event: EventView): Judgement {
-    const noted = this.#found.length + this.#checks.length + this.#sequences.length + this.#outside.length;
-    if (noted === 0) return NOTHING;
+    const limits = this.#checks.length + this.#spends.length;
+    if (limits + this.#found.length + this.#sequences.length + this.#outside.length === 0) return NOTHING;
     return {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
       sequences: this.#sequences.length === 0 ? null : this.#sequencePart(event),
       redacted: this.#redacted(event),
       ...(this.#outside.length === 0 ? {} : { outside: { entries: this.#outside, event } }),
+      ...(this.#spends.length === 0 ? {} : { spends: this.#spends }),
     };
   }
 
@@ -370,8 +360,10 @@ export class RuleSet {
     this.#fieldBudget.begin(this.#fieldUnits, here);
     this.#expressionBudget.begin(this.#expressionUnits, here);
     let detail: Unevaluated | undefined;
+    let holds = true;
     try {
-      if (!this.#applies(rule, event)) return;
+      holds = this.#applies(rule, event);
+      if (!holds && !settles(rule, event)) return;
       const unjudged = rule.conditions.find((condition) => condition.unjudged !== undefined)?.unjudged;
       if (unjudged !== undefined) this.#unjudged.set(entry, unjudged);
     } catch (error) {
@@ -383,6 +375,7 @@ export class RuleSet {
     }
     if (rule.terms.type === 'rate_limit')
       this.#checks.push({ ...this.#checkOf(entry, event), ...(detail && { unevaluated: detail }) });
+    else if (rule.terms.type === 'budget') this.#spends.push(this.#spendOf(entry, event, { holds, detail }));
     else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
     else this.#note(entry, detail ?? null);
   }
@@ -395,8 +388,24 @@ export class RuleSet {
     if (terms.type === 'data_filter' && terms.redact) this.#redactions.push(redactionOf(terms, this.traceKey));
   }
 
+  #spendOf(
+    entry: IndexedRule,
+    event: EventView,
+    { holds, detail }: { holds: boolean; detail: Unevaluated | undefined },
+  ): SpendCheck {
+    const { per } = entry.rule.terms as BudgetTerms;
+    const unevaluated = detail ?? this.#reasonOfUnjudged(entry);
+    let scope = event.agent_id;
+    if (per === 'account') scope = 'all';
+    // Leaving the trace out resets nothing.
+    else if (per === 'trace') scope = event.trace_id === undefined ? event.agent_id : `trace ${event.trace_id}`;
+    else if (typeof per !== 'string') scope = this.#counterValue(entry, per, event);
+    return { entry, event, holds, scope, ...(unevaluated && { unevaluated }) };
+  }
+
   #applies(rule: Rule, event: EventView): boolean {
     for (const condition of rule.conditions) {
+      if (condition.path.root === 'type' && rule.terms.type === 'budget') continue;
       this.#asked = condition.key;
       if (!condition.test(event, this.#fieldBudget)) return false;
     }
@@ -521,5 +530,10 @@ const STEP_UNITS = 10_000;
 const NO_DETAIL: Detail = Object.freeze({});
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
+
+/** Is the event one that says what a prompt came to, for a budget? */
+function settles({ terms }: Rule, { type }: EventView): boolean {
+  return terms.type === 'budget' && type !== 'prompt';
+}
 
 class ExpressionFailed extends Error {}

@@ -5,7 +5,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, Reason, ShadowSkip } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
-import type { AskedCheck } from '../../schemas/match-detail.ts';
+import type { AskedCheck, BudgetDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { Stepped, Turns } from '../common/steps.ts';
 import type { Allowance } from './allowance.ts';
@@ -76,6 +76,18 @@ export type RateCheck = {
   countsWhenOver: boolean;
 };
 
+/**
+ * A budget that an event concerns: a prompt reserves of it, a completion or an error settles. `scope`: whose budget,
+ * '' where the event does not say. `holds`: the conditions hold, so it is charged also where it was not reserved for.
+ */
+export type SpendCheck = {
+  entry: IndexedRule;
+  event: EventView;
+  scope: string;
+  holds: boolean;
+  unevaluated?: Pick<BudgetDetail, 'reason' | 'condition'>;
+};
+
 export type Detail = PolicyMatch['detail'];
 
 /** `outcome`: where it is not what a match of the entry makes of an event. */
@@ -107,6 +119,8 @@ export type Judgement = {
   readonly redacted: RedactedCopy | null;
   /** Policies whose checks are to be asked about the event (outside.ts); left out: there are none. */
   readonly outside?: { readonly entries: readonly IndexedRule[]; readonly event: EventView };
+  /** Left out: no budget concerns it. */
+  readonly spends?: readonly SpendCheck[];
 };
 
 export type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
@@ -131,6 +145,8 @@ export type Decision = {
   readonly checks?: readonly AskedCheck[];
   /** The rate limits that are over; left out where none is. */
   readonly limits?: readonly RateCheck[];
+  /** The budgets that it does not fit into; left out where there is none. `counter`: which budget, as a hash. */
+  readonly exhausted?: readonly { policyId: string; counter: string; windowMs: number }[];
 };
 
 /** What the shadows make of an event, before counters are asked; null: it is not judged by them. */
@@ -165,3 +181,21 @@ export function isFilter({ entry }: { entry: IndexedRule }): boolean {
 export function byOrder(a: RuleMatch, b: RuleMatch): number {
   return a.entry.order - b.entry.order;
 }
+
+export const ALLOWED: Decision = Object.freeze({
+  outcome: 'allowed',
+  reason: null,
+  policyId: null,
+  matches: Object.freeze([]),
+  resultJson: '{"outcome":"allowed","reason":null,"policy_id":null,"matches":[]}',
+  redacted: null,
+});
+
+export type Unevaluated = Partial<Pick<RateLimitDetail, 'reason' | 'condition'>>;
+/** `event`: by which the conditions are explained if the limit is over; null: by the policy alone. */
+export type EntryCheck = RateCheck & {
+  entry: IndexedRule;
+  event: EventView | null;
+  /** What of its conditions could not be evaluated. */
+  unevaluated?: Unevaluated;
+};

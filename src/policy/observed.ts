@@ -3,8 +3,7 @@
 // nothing was enforced. Nothing is opened for an approval, and no rate limit counts it.
 // Pure. Invariant: outcome and matches are those of an event that had asked, but for approvals that were never asked
 // for (`approval_missing`).
-import { ALLOWED } from './engine.ts';
-import type { Decision, Judgement } from './judgement.ts';
+import { ALLOWED, type Decision, type Judgement } from './judgement.ts';
 
 /** Without counters and checks outside, which are for what can still be refused. */
 export function withoutLimits(judgement: Judgement): Judgement {

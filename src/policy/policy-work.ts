@@ -10,7 +10,7 @@ import { checkPolicy, type PolicyInput } from './compile.ts';
 import { agentInactive } from './decide.ts';
 import { RuleSet } from './engine.ts';
 import { conditionsUnmet } from './explain.ts';
-import type { Decision, EventView } from './judgement.ts';
+import type { Decision, EventView, SpendCheck } from './judgement.ts';
 import { PolicyError } from './policy-error.ts';
 import { type Previewed, type PreviewTrial, previewed } from './replay/preview.ts';
 import { JudgingInOrder } from './sequences/judged-in-order.ts';
@@ -60,6 +60,7 @@ export function evaluated({ policies, event, isAgentOff, before = [] }: PolicyTr
   const sinks = judgement.sequences?.sinks ?? [];
   const results = new Map<string, EvaluationResult>([
     ...judgement.rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
+    ...(judgement.spends ?? []).filter(isCharged).map(({ entry }) => [entry.rule.policy.id, 'counted'] as const),
     ...(judgement.outside?.entries ?? []).map(({ rule }) => [rule.policy.id, 'asked'] as const),
     ...judgement.found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
     ...sinks.filter((_, i) => answers[i] != null).map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
@@ -70,6 +71,10 @@ export function evaluated({ policies, event, isAgentOff, before = [] }: PolicyTr
 
 function resultOf({ outcome, reason, policyId, matches }: Decision): PolicyEvaluated['policy_result'] {
   return { outcome, reason, policy_id: policyId, matches: [...matches] };
+}
+
+function isCharged({ event, holds }: SpendCheck): boolean {
+  return holds && event.type !== 'error';
 }
 
 type Judged = { rules: RuleSet; results: ReadonlyMap<string, EvaluationResult>; event: EventView };

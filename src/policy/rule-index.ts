@@ -37,6 +37,10 @@ export type Plan = {
   counted: Map<unknown, Judgement>;
 };
 
+/** A completion settles what was reserved for its prompt, whatever the conditions say of it. */
+const ALWAYS_ASKED = { demands: [], pivot: null, types: null, needleDemands: [] };
+const BUDGET_TYPES: readonly string[] = ['prompt', 'completion', 'error'] satisfies EventType[];
+
 function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule {
   const indexed = new Set(rule.conditions.filter(isIndexed));
   const { id, revision, name, type, actions, severity, description } = rule.policy;
@@ -51,7 +55,7 @@ function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule {
     descriptionJson: description ? `,"description":${JSON.stringify(description)}` : '',
     needles: [],
     filter: null,
-    ...demandsOf(rule, indexed, sought),
+    ...(rule.terms.type === 'budget' ? ALWAYS_ASKED : demandsOf(rule, indexed, sought)),
   };
 }
 
@@ -157,7 +161,7 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
     if (!(typesOf(entry.rule)?.includes(type) ?? true)) continue;
-    const tools = conditions.find(isOfTool)?.texts;
+    const tools = entry.rule.terms.type === 'budget' ? null : conditions.find(isOfTool)?.texts;
     if (tools === null || tools === undefined) {
       plan.always.push(entry);
       if (isLimitOfAll(entry)) plan.limits.push(entry);
@@ -238,7 +242,8 @@ function isOfTool({ path, texts }: FieldCondition): boolean {
 export const TOOL = parsePath('tool') as Path;
 
 /** The types of events of which the rule demands one; null: it can match any. */
-export function typesOf({ conditions }: Rule): readonly string[] | null {
+export function typesOf({ conditions, terms }: Rule): readonly string[] | null {
+  if (terms.type === 'budget') return BUDGET_TYPES;
   return conditions.find(isOfType)?.texts ?? null;
 }
 

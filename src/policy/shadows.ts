@@ -11,10 +11,11 @@ import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Steps, steps, type Turns } from '../common/steps.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
-import { type EntryCheck, RuleSet, type RuleSetOptions } from './engine.ts';
+import { RuleSet, type RuleSetOptions } from './engine.ts';
 import type {
   Closer,
   Decision,
+  EntryCheck,
   EventView,
   IndexedRule,
   Judgement,

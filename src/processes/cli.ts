@@ -269,6 +269,12 @@ const COMMANDS: Record<string, Entry> = {
     },
     act: async (options, args) => (await import('../commands/policy-commands.ts')).policiesApply(options, args),
   },
+  'budgets check': {
+    usage: 'budgets check [--url URL]',
+    help: 'compare what budgets have counted with what is stored (GATEHOUSE_URL, GATEHOUSE_API_KEY). Status 1: they differ',
+    options: { url: { type: 'string' } },
+    act: async (options) => (await import('../commands/budget-commands.ts')).budgetsCheck(options),
+  },
   'prices pull': {
     usage: 'prices pull [--url URL]',
     help: 'print what tokens cost the account, as a file for the next two (GATEHOUSE_URL, GATEHOUSE_API_KEY)',

@@ -13,6 +13,7 @@ import { storedRowCount } from '../../clickhouse/queries/count-events.ts';
 import { decidedEvents } from '../../clickhouse/queries/decided-events.ts';
 import { storedEvents } from '../../clickhouse/queries/get-event.ts';
 import { getPolicyRevision } from '../../clickhouse/queries/policy-revisions.ts';
+import { settledAmounts } from '../../clickhouse/queries/settled-amounts.ts';
 import { Checkpoints } from '../audit/checkpoints.ts';
 import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
@@ -42,6 +43,7 @@ import { RateLimitBatcher } from '../ingest/rate-limit-batcher.ts';
 import { SequenceBatcher } from '../ingest/sequence-batcher.ts';
 import { ShadowCounters } from '../ingest/shadow-counters.ts';
 import { SpansIntake } from '../ingest/spans-intake.ts';
+import { SpendBatcher } from '../ingest/spend-batcher.ts';
 import { WasmCodec } from '../ingest/wasm-codec.ts';
 import { DependencyGauges } from '../metrics/dependency-gauges.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -52,6 +54,7 @@ import { Allowances, SHADOW_UNITS } from '../policy/allowance.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import { Counters } from '../policy/quotas/counters.ts';
 import { SequenceStore } from '../policy/quotas/sequence-store.ts';
+import { SpendStore } from '../policy/quotas/spend-store.ts';
 import type { Config } from '../process/config.ts';
 import { type Part, periodicPart } from '../process/lifecycle.ts';
 import { AccountQuotas } from '../registry/account-quota.ts';
@@ -64,6 +67,7 @@ import type { FetchEvent } from '../registry/approval-review.ts';
 import { ApprovalWaits } from '../registry/approval-waits.ts';
 import { Approvals } from '../registry/approvals.ts';
 import { Backtests, type FetchRevision } from '../registry/backtests.ts';
+import { Budgets } from '../registry/budgets.ts';
 import { RegistryCache } from '../registry/cache.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { Connections } from '../registry/connections.ts';
@@ -159,13 +163,18 @@ export async function frontParts({
   const callbacks = eventCallbacks(metrics, usage, quotas);
   const checkCalls = makeCheckCalls(config, { log, metrics });
   const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
-  const parts = { rateLimits, sequences, checks, shadow, appender, once, keys, eventBytesMax, clock, ...callbacks };
+  const spendStore = new SpendStore(redis, keys);
+  const spends = new SpendBatcher(spendStore);
+  const budgets = makeBudgets({ redis, keys }, { spends: spendStore, clickhouse, barrier }, metrics);
+  const onUnknownBudgets: IngestParts['onUnknownBudgets'] = (account, ids) => budgets.know(account, ids);
+  const asked = { rateLimits, spends, onUnknownBudgets, sequences, checks, shadow };
+  const parts = { ...asked, appender, once, keys, eventBytesMax, clock, ...callbacks };
   const judging = makeJudging(parts, { log, metrics });
   const fetching = {
     fetchEvent: eventsOnceStored(clickhouse, barrier),
     fetchRevision: revisionsOnceStored(clickhouse, barrier),
   };
-  const registry = makeRegistry({ redis, keys }, fetching, targetRules(config), judging);
+  const registry = { ...makeRegistry({ redis, keys }, fetching, targetRules(config), judging), budgets };
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const spans = makeSpansIntake({ redis, keys, clickhouse, cache, backlog, judging, registry, notes, metrics, log });
   const server = new Server({
@@ -401,7 +410,7 @@ function makeRegistry(
   { fetchEvent, fetchRevision }: { fetchEvent: FetchEvent; fetchRevision: FetchRevision },
   rules: TargetRules,
   work: PolicyWork & Pick<JudgingWorker, 'trials'>,
-): Parts['registry'] {
+): Omit<Parts['registry'], 'budgets'> {
   const agents = new Agents(store);
   const policies = new Policies(store, work);
   return {
@@ -426,6 +435,21 @@ function makeRegistry(
     prices: new PriceTables(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),
   };
+}
+
+type BudgetStores = { spends: SpendStore; clickhouse: ClickHouse; barrier: ReadBarrier };
+
+function makeBudgets(store: RegistryStore, { spends, clickhouse, barrier }: BudgetStores, metrics: Metrics): Budgets {
+  return new Budgets({
+    ...{ ...store, spends },
+    settled: (account, asked) => settledAmounts(clickhouse, account, asked),
+    // Openings are of the pipeline that charges budgets.
+    stored: async (account) =>
+      (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForOpenings(account, null)])).every(
+        Boolean,
+      ),
+    onDrift: (drifting) => metrics.set('gatehouse_budgets_drifting', {}, drifting),
+  });
 }
 
 function targetRules(config: Config): TargetRules {

@@ -240,6 +240,8 @@ export class Keys {
   /** Hash, PEXPIRE one window: sub-buckets of a rate_limit policy counted per account or per value of a path. */
   accountCounter = (account: string, policy: string, value: string) =>
     this.#a(account, `rate:${policy}:${digest(value)}`);
+  /** Beginning of the keys of a budget policy, PEXPIRE: spend.lua says what they hold. `form`: what it counts. */
+  budget = (account: string, policy: string, form: string) => this.#a(account, `budget:${policy}:${form}`);
 
   /**
    * Hash: memories of sequence policies (sequences/sequence-part.ts) that are known, until when scopes are missing, and

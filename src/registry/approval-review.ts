@@ -76,12 +76,14 @@ export async function reviewApproval(
   return { verdict: 'blocked', agentText, policyId: redacting.policy_id };
 }
 
+const NOT_ASKED_AGAIN: readonly Policy['type'][] = ['rate_limit', 'budget', 'sequence', 'require_approval'];
+
 /**
- * Rate limits and sequences ask what was before an event when it comes, and are not asked again; who asks for approval
- * does not block.
+ * Rate limits, budgets and sequences ask what was before an event when it comes, and are not asked again; who asks for
+ * approval does not block.
  */
 function blocks({ type, actions }: Policy): boolean {
-  return !['rate_limit', 'sequence', 'require_approval'].includes(type) && actions.includes('block');
+  return !NOT_ASKED_AGAIN.includes(type) && actions.includes('block');
 }
 
 /** An answer knows a policy at the revision that it names. */

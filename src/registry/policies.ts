@@ -146,6 +146,24 @@ export class Policies {
     return this.#records.change(account, id, edit, actor);
   }
 
+  /** Begins the window of a budget again. null: no such policy. Throws ServiceError validation_failed among others. */
+  reset(
+    account: string,
+    id: string,
+    { revisions }: { revisions?: readonly number[] | undefined },
+    actor: Actor,
+  ): Promise<Policy | null> {
+    const edited = async (before: Policy): Promise<Policy> => {
+      if (before.type !== 'budget') {
+        const details = [{ path: '/type', message: `is ${before.type}: nothing but a budget can be reset` }];
+        throw validationFailed('The policy cannot be reset.', details);
+      }
+      return { ...before, reset_at: isoTime(this.#now()) };
+    };
+    const edit = { edited, ...this.#recounted(account, actor), revisions, details: { reset: true } };
+    return this.#records.change(account, id, edit, actor);
+  }
+
   /** false: no such policy. `revisions`: only while it is at one of these. */
   remove(account: string, id: string, actor: Actor, revisions?: readonly number[]): Promise<boolean> {
     const writes = inactiveWrites(this.#keys, account, id);

@@ -253,6 +253,7 @@ function keepRevision(shadow: Policy, originalId: string, planned: readonly Plan
 /** What is lost with a policy of these types. */
 const STATE: Partial<Record<Policy['type'], string>> = {
   rate_limit: 'what it has counted is forgotten',
+  budget: 'what it has spent is forgotten',
   require_approval: 'what waits for its approval can still be decided, and is blocked when its time is over',
 };
 

@@ -5,6 +5,7 @@
 // Failure: Redis away, or no room in the line, is `unavailable`.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
+import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Previewed, PreviewedEvent } from '../policy/replay/preview.ts';
 import { answering, type RegistryStore } from './commit.ts';
@@ -23,7 +24,12 @@ export class PolicyPreviews {
   }
 
   /** Throws ServiceError validation_failed, unavailable. */
-  draft(account: string, body: PolicyCreate, actor: Actor): Promise<Policy> {
+  async draft(account: string, body: PolicyCreate, actor: Actor): Promise<Policy> {
+    if (body.type === 'budget') {
+      const message =
+        'a budget cannot be tried on recorded events: with the action `log` alone it counts and stops nothing';
+      throw validationFailed('The policy cannot be previewed.', [{ path: '/type', message }]);
+    }
     return this.#policies.draft(account, body, actor, this.#work);
   }
 

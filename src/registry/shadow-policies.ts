@@ -18,6 +18,8 @@ const NO_TRIAL =
 export function noTrial(path: string): ServiceError {
   return validationFailed('The policy cannot be tried.', [{ path, message: `is of a sequence: ${NO_TRIAL}` }]);
 }
+/** A budget that only watches has the actions `log` or `alert`. */
+const NO_SHADOW = 'a budget cannot be a shadow: with the action `log` alone it counts and stops nothing';
 
 /** `original`: the policy of that id; undefined: there is none. */
 export function shadowMistakes(
@@ -25,6 +27,7 @@ export function shadowMistakes(
   original: Policy | undefined,
 ): ErrorDetail[] {
   if (type === 'sequence' && mode === 'shadow') return [{ path: '/mode', message: `must be \`enforce\`: ${NO_TRIAL}` }];
+  if (mode === 'shadow' && type === 'budget') return [{ path: '/mode', message: NO_SHADOW }];
   if (originalId === undefined) return [];
   const path = '/shadow_of';
   if (mode !== 'shadow') return [{ path, message: 'is for the mode `shadow` alone' }];

@@ -155,6 +155,7 @@ t.test('on the engine', async (t) => {
             ['shadow', 'String'],
             ['cost', 'Nullable(Int64)'],
             ['priced_by', 'String'],
+            ['settled', 'String'],
           ],
         ],
       );

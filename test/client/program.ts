@@ -110,6 +110,8 @@ function told(match: Schemas['PolicyMatch']): string {
       // @ts-expect-error nor has one that goes by its conditions
       void match.detail.window_seconds;
       return match.detail.reason ?? 'matched';
+    case 'budget':
+      return `${match.detail.needed} of ${match.detail.limit}`;
     default:
       return match satisfies never;
   }

@@ -295,6 +295,19 @@ t.test('holds: made, listed, released (the whole story: retention.path.test.ts)'
   t.equal((await api.delete(`/v1/holds/${made.json.id}`)).status, 204);
 });
 
+t.test('budgets: listed, begun again (the whole story: budgets.path.test.ts)', async (t) => {
+  const conditions = { limit: { events: 5 }, window: '1h', per: 'payload.user' };
+  const { json } = await api.post('/v1/policies', {
+    name: unique('budget'),
+    type: 'budget',
+    actions: ['log'],
+    conditions,
+  });
+  t.match(await api.get(`/v1/budgets?policy_id=${json.id}`), { status: 200, json: { items: [] } });
+  t.match(await api.post(`/v1/policies/${json.id}/reset`, undefined), { status: 200, json: { reset_at: /Z$/ } });
+  await api.delete(`/v1/policies/${json.id}`);
+});
+
 t.test('prices: replaced, read, read as they were (the whole story: prices.path.test.ts)', async (t) => {
   const prices = [{ model: unique('model'), input: '1 USD', output: '2 USD' }];
   const made = await api.post('/v1/prices', { prices });

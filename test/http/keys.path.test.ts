@@ -233,6 +233,15 @@ const ASKS: Record<string, Ask> = {
     path: '/v1/holds/:name',
     made: async () => ({ name: (await api.post('/v1/holds', { reason: 'a case', trace_id: unique('held') })).json.id }),
   },
+  'GET /v1/budgets': {},
+  'POST /v1/policies/{id}/reset': {
+    path: '/v1/policies/:policy/reset',
+    made: async (agent) => {
+      const conditions = { limit: { events: 1_000_000 }, window: '1h' };
+      const budget = { name: unique('budget'), type: 'budget', agent_id: agent, actions: ['log'], conditions };
+      return { policy: (await api.post('/v1/policies', budget)).json.id };
+    },
+  },
   'GET /v1/prices': {},
   'POST /v1/prices': { body: () => ({ prices: [{ model: 'm', input: '1 USD', output: '1 USD' }] }) },
   'GET /v1/prices/revisions/{revision}': {

@@ -8,7 +8,8 @@ import { Compile } from 'typebox/compile';
 import { POLICY_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
 
 import { OPERATORS } from '../../schemas/condition.ts';
-import { ConditionOperators, PayloadSchema, RESERVED_KEYS } from '../../schemas/policy-conditions.ts';
+import { ConditionOperators, RESERVED_KEYS } from '../../schemas/policy-conditions.ts';
+import { PayloadSchema } from '../../schemas/schema-keywords.ts';
 import { ERRORS } from '../../src/common/errors.ts';
 import { describeApi, type OpenApiDocument } from '../../src/http/openapi/document.ts';
 import { SCOPE_OF } from '../../src/http/route.ts';
@@ -20,6 +21,7 @@ import { externalCheck } from '../../src/policy/kinds/external-check.ts';
 import { rateLimit } from '../../src/policy/kinds/rate-limit.ts';
 import { requireApproval } from '../../src/policy/kinds/require-approval.ts';
 import { sequence } from '../../src/policy/kinds/sequence.ts';
+import { budget } from '../../src/policy/kinds/spend-budget.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { at, escaped, OpenApiChecker } from '../support/openapi.ts';
 
@@ -199,6 +201,7 @@ t.test('conditions are described with the words that the engine knows', async (t
     require_approval: requireApproval,
     sequence,
     external_check: externalCheck,
+    budget,
   };
   for (const type of POLICY_TYPES) {
     t.same(RESERVED_KEYS[type], [...kinds[type].reserved, 'expression', 'payload_schema'], type);

@@ -53,6 +53,14 @@ t.test('each trigger sends what the description says', async (t) => {
   for (const tool of ['pay', 'look_up']) {
     await api.until(send(tool), ({ json }) => json.policy_result.outcome === 'blocked');
   }
+  await policy('not too many', 'budget', { limit: { tokens: 10 }, window: '1h', warn_at: [0.5] });
+  const call = (type: string, payload: object) => () => api.post(`/v1/agents/${agent.id}/events`, { type, payload });
+  // Once it is known what was spent before.
+  await api.until(
+    call('prompt', { token_count: 11, max_tokens: 1 }),
+    ({ json }) => json.policy_result.matches[0]?.detail.needed === 12,
+  );
+  await call('completion', { tokens_used: 6 })();
   // Then the agent falls silent.
   const deadline = performance.now() + 90_000;
   const isMissing = (trigger: Trigger) => sentTo(trigger, false).length === 0 || sentTo(trigger, true).length === 0;

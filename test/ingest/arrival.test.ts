@@ -3,7 +3,7 @@ import t from 'tap';
 import { SteadyClock } from '../../src/common/steady-clock.ts';
 import { Arrivals } from '../../src/ingest/arrival.ts';
 import type { Decided } from '../../src/ingest/resolve-quotas.ts';
-import { ALLOWED } from '../../src/policy/engine.ts';
+import { ALLOWED } from '../../src/policy/judgement.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 const START = Date.UTC(2026, 10, 25);

@@ -16,7 +16,8 @@ import type { IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.t
 import type { Shape } from '../../src/ingest/json.ts';
 import type { QuotaWaiter } from '../../src/ingest/rate-limit-batcher.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
-import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
+import { RuleSet } from '../../src/policy/engine.ts';
+import { ALLOWED } from '../../src/policy/judgement.ts';
 import type { Append, AppendCaller } from '../../src/streams/append.ts';
 import { cpuMs } from '../policy/support.ts';
 import { KEYS, orders, WORDS } from '../reference/generate.ts';

@@ -6,8 +6,8 @@ import t from 'tap';
 import { atOnce } from '../../src/common/steps.ts';
 import { JsonCodec } from '../../src/ingest/json-codec.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
-import type { EntryCheck, RuleSet } from '../../src/policy/engine.ts';
-import type { Judgement } from '../../src/policy/judgement.ts';
+import type { RuleSet } from '../../src/policy/engine.ts';
+import type { EntryCheck, Judgement } from '../../src/policy/judgement.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
 import { account, agent, agentId, NOW, policiesOf, ruleSet } from './support.ts';
 

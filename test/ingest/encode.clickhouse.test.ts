@@ -7,7 +7,7 @@ import { storedRows } from '../../pipelines/store/stored-rows.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { type AcceptedEvent, encodeEvents } from '../../src/ingest/encode.ts';
-import { ALLOWED } from '../../src/policy/engine.ts';
+import { ALLOWED } from '../../src/policy/judgement.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 
 const NOW = Date.now();

@@ -79,13 +79,24 @@ class Front {
       onMatched: () => undefined,
       onBytes: () => undefined,
       onUnevaluated: (reason: string, times: number) => void this.told.push(`${reason} ${times}`),
+      onUnknownBudgets: () => undefined,
     };
+    const spends = { ask: () => undefined, release: () => undefined };
     const log = {
       error: (_about: unknown, what: string) => void this.logged.push(what),
     } as unknown as JudgingParts['log'];
     this.worker = new JudgingWorker({
       checks: { ask: async () => [] },
-      ...{ rateLimits, sequences: freshSequences(), shadow, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
+      ...{
+        rateLimits,
+        sequences: freshSequences(),
+        spends,
+        shadow,
+        keys,
+        log,
+        eventBytesMax: EVENT_BYTES_MAX,
+        ...told,
+      },
       ...(options.heapMb === undefined ? {} : { heapMb: options.heapMb }),
       appender: { appendPacked: async (append) => void this.appended.push(append) },
       once: {
@@ -102,7 +113,7 @@ class Front {
     t.teardown(() => this.worker.stop());
     const parts = {
       cache: { agent: () => ({ record: agent, account }), rules: () => this.rules },
-      ...{ rateLimits, sequences: freshSequences(), shadow, keys, ...told },
+      ...{ rateLimits, sequences: freshSequences(), spends, shadow, keys, ...told },
       backlog: { full: () => false },
       appender: {
         appendFor: (_append: unknown, caller: { appended(): void }) => caller.appended(),

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { groupsOf, partsOf, readSpans, type SpanGroup } from '../../src/otlp/span-groups.ts';
+import { groupsOf, nothingKept, partsOf, readSpans, type SpanGroup } from '../../src/otlp/span-groups.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { eventOfSpan, made, span } from '../support/otlp-spans.ts';
 
@@ -167,7 +167,9 @@ t.test('whose a span is', (t) => {
     const attributes = Object.entries(resource).map(([key, stringValue]) => ({ key, value: { stringValue } }));
     const request = { resourceSpans: [{ resource: { attributes }, scopeSpans: [{ scope: { name: 's' }, spans }] }] };
     const found = readSpans({ body: Buffer.from(JSON.stringify(request)), form: 'json' }, { ...OPTIONS, boundTo });
-    return groupsOf(found, new Map()).map(({ agent, spans }) => [Object.values(agent)[0], spans.length]);
+    const groups = groupsOf(found, new Map());
+    if (groups.length === 0) throw nothingKept(found);
+    return groups.map(({ agent, spans }) => [Object.values(agent)[0], spans.length]);
   };
   const service = { 'service.name': 'service' };
   t.same(agents([chat('1', '')], service), [['service', 1]]);

@@ -94,6 +94,13 @@ t.test('a signal follows from its event alone', async (t) => {
   t.equal(raisesSignals(event([match({ actions: ['log'] })])), false);
 });
 
+t.test('a call that does not fit into a budget exhausts it, one whose cost is unknown does not', async (t) => {
+  const limit = { counter: 'c', windowMs: 60_000 };
+  const [, exhausted] = signalsOf(event([match({ type: 'budget', limit })]));
+  t.match(exhausted, { signal: { trigger: 'budget_exhausted', message: /does not fit into budget/ }, limit });
+  t.equal(signalsOf(event([match({ type: 'budget' })])).length, 1);
+});
+
 t.test('which alerts a signal is for', async (t) => {
   const base = { status: 'active', trigger: 'policy_violation', agent_id: null, conditions: {} } as AlertRecord;
   const signal = makeSignal(ACCOUNT, { agent: AGENT, severity: 'medium' });

@@ -22,23 +22,30 @@ t.test('each row as it came, its words behind it', async (t) => {
   t.same(await storedRows([]), []);
 });
 
-t.test('behind the words what shadows said and what it cost, where that is known', async (t) => {
-  const events = ['one', 'two', 'three'].map(eventOf);
-  const said = [{ policy_id: 'pol_1', revision: 2, would: 'blocked' as const }];
-  const summaries = [
-    {},
-    { shadow: said, cost: { by: 'USD 12', millionths: 5_000_000_000 } },
-    { cost: { by: 'USD 12', millionths: null } },
-  ];
-  const beside = [
-    {},
-    { shadow: JSON.stringify(said), cost: 5_000_000_000, priced_by: 'USD 12' },
-    { cost: null, priced_by: 'USD 12' },
-  ];
-  const stored = Buffer.concat(await storedRows(events.map(encodeRow), (i) => summaries[i]!));
-  const wanted = events.map((event, i) => withOthers(encodeRow(event), event.payload, beside[i]));
-  t.ok(stored.equals(Buffer.concat(wanted)));
-});
+t.test(
+  'behind the words what shadows said, what it cost and what it used of budgets, where that is known',
+  async (t) => {
+    const events = ['one', 'two', 'three'].map(eventOf);
+    const said = [{ policy_id: 'pol_1', revision: 2, would: 'blocked' as const }];
+    const by = { policy: 'pol_1', unit: 'unit', form: 'form', window: { ms: 60_000 }, limit: 9, warn: [], life: 1 };
+    const summaries = [
+      {},
+      { shadow: said, cost: { by: 'USD 12', millionths: 5_000_000_000 } },
+      {
+        cost: { by: 'USD 12', millionths: null },
+        settled: [{ by, scope: 'agt_1', shown: 'é', amount: 7, target: 'evt_1' }],
+      },
+    ];
+    const beside = [
+      {},
+      { shadow: JSON.stringify(said), cost: 5_000_000_000, priced_by: 'USD 12' },
+      { cost: null, priced_by: 'USD 12', settled: '[["pol_1","unit","agt_1","é",7]]' },
+    ];
+    const stored = Buffer.concat(await storedRows(events.map(encodeRow), (i) => summaries[i]!));
+    const wanted = events.map((event, i) => withOthers(encodeRow(event), event.payload, beside[i]));
+    t.ok(stored.equals(Buffer.concat(wanted)));
+  },
+);
 
 t.test('others have their turn while large payloads are read', async (t) => {
   const row = encodeRow(eventOf('请查询的价格 é '.repeat(20_000)));

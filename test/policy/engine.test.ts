@@ -6,7 +6,8 @@ import t from 'tap';
 import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 import { checkPolicy } from '../../src/policy/compile.ts';
 import { agentInactive, decide } from '../../src/policy/decide.ts';
-import { ALLOWED, judge, RuleSet } from '../../src/policy/engine.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
+import { ALLOWED } from '../../src/policy/judgement.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { fieldHolds } from '../reference/judge.ts';
@@ -183,7 +184,7 @@ t.test('an index by agent, type and tool changes no judgement', async (t) => {
 // -- outcomes
 
 t.test('an outcome follows from type and actions alone', async (t) => {
-  const always: Record<Exclude<PolicyType, 'sequence' | 'external_check'>, object> = {
+  const always: Record<Exclude<PolicyType, 'sequence' | 'external_check' | 'budget'>, object> = {
     block_action: {},
     require_approval: {},
     data_filter: { patterns: ['send'] },

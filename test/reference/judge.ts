@@ -166,6 +166,8 @@ const RESERVED: Record<Policy['type'], string[]> = {
   external_check: [
     ...['expression', 'payload_schema', 'check', 'fields', 'when', 'on_timeout', 'on_error', 'on_overload'],
   ],
+  // Policies of this type are not generated.
+  budget: [],
 };
 
 /** What a match of a policy makes of the event. */

@@ -52,6 +52,18 @@ t.test('what is no list of summaries is refused by name of the reason', (t) => {
   t.end();
 });
 
+t.test('what events used of budgets is said behind them, counted back', (t) => {
+  const events = [['acc_2', 'agt_2'], ['evt_1', 'prompt', 1, 2, 3], whole];
+  const head = { policy: 'pol_1', unit: 'u', form: 'f', window: { ms: 60_000 }, limit: 9, warn: [], life: 1 };
+  const element = { settled_by: [head], of: [[2, 0, 'agt_2', 'shown', 12, 'evt_0']] };
+  const settled = (elements: unknown[]) => decodeSummaries(JSON.stringify(elements)).map((summary) => summary.settled);
+  const known = [{ by: head, scope: 'agt_2', shown: 'shown', amount: 12, target: 'evt_0' }];
+  t.strictSame(settled([...events, element]), [known, undefined]);
+  for (const of of [[[3, 0, 's', 's', 1, '']], [[1, 1, 's', 's', 1, '']], [[1, 0, 's', 's', 0.5, '']], [7], null])
+    t.throws(() => settled([...events, { ...element, of }]), { name: 'EntryFormatError' }, JSON.stringify(of));
+  t.end();
+});
+
 t.test('what events cost is said behind them, counted back', (t) => {
   const events = [['acc_2', 'agt_2'], ['evt_1', 'prompt', 1, 2, 3], whole, ['evt_2', 'tool_call', 4, 5, 6]];
   const element = {

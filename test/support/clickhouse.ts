@@ -122,14 +122,14 @@ export function encodeStored(event: TestEvent & Pick<Beside, 'cost' | 'priced_by
   return withOthers(encodeRow(event), event.payload, event);
 }
 
-type Beside = { shadow?: string; cost?: number | null; priced_by?: string };
+type Beside = { shadow?: string; cost?: number | null; priced_by?: string; settled?: string };
 
-/** With what is stored beside a row: its words, what shadows said, and what it cost. */
+/** With what is stored beside a row: its words, what shadows said, what it cost and used of budgets. */
 export function withOthers(row: Buffer, payload: string, beside: Beside = {}): Buffer {
-  const { shadow = '', cost = null, priced_by: by = '' } = beside;
+  const { shadow = '', cost = null, priced_by: by = '', settled = '' } = beside;
   const words = encodeColumn('text', searchTextOf(Buffer.from(payload)));
   const costs = [encodeColumn('nullableInt64', cost), encodeColumn('text', by)];
-  return Buffer.concat([row, words, encodeColumn('text', shadow), ...costs]);
+  return Buffer.concat([row, words, encodeColumn('text', shadow), ...costs, encodeColumn('text', settled)]);
 }
 
 function encodeColumn(kind: keyof typeof NOTHING, value: string | number | null): Buffer {

@@ -138,6 +138,139 @@ export interface components {
             description?: string;
         };
         /**
+         * @description What a match of a `budget` policy says beyond the policy itself.
+         * @example {
+         *       "limit": "25.00 USD",
+         *       "window": "day",
+         *       "per": "agent",
+         *       "needed": "0.40 USD",
+         *       "left": "0.12 USD"
+         *     }
+         */
+        BudgetDetail: {
+            /**
+             * @description What may be used up in one window: an amount with its currency, or a number of tokens or events.
+             * @example 25.00 USD
+             */
+            limit: string | number;
+            /**
+             * @description The window: `day`, `week`, `month`, or its seconds.
+             * @example day
+             */
+            window: string;
+            /**
+             * @description `agent`, `account`, `trace`, or the path that has a budget of its own.
+             * @example agent
+             */
+            per: string;
+            /**
+             * @description What the call would have taken. Left out: it is not known.
+             * @example 0.40 USD
+             */
+            needed?: string | number;
+            /**
+             * @description What was left of the limit before it. Left out: it was not asked.
+             * @example 0.12 USD
+             */
+            left?: string | number;
+            /**
+             * @description Output tokens with which the call would still fit. Left out: it does not depend on them.
+             * @example 310
+             */
+            max_tokens?: number;
+            /**
+             * Format: date-time
+             * @description When the window ends, or the oldest part of a sliding one. Left out: nothing is spent.
+             * @example 2026-11-20T17:28:00.000Z
+             */
+            resets_at?: string;
+            /**
+             * @description Why it counts as over: the model has no price in the currency of the limit (`unpriced`); the call does not say how much output it allows, and the price table no `max_output` (`no_ceiling`); what was spent before is still being read (`state_unknown`). Left out: all was known.
+             * @enum {string}
+             */
+            unknown?: "unpriced" | "no_ceiling" | "state_unknown";
+            /**
+             * @description The condition that could not be evaluated. Left out unless that is so.
+             * @example expression
+             */
+            condition?: string;
+            /** @description The conditions by which the call is charged, at most 20. Left out: every call is. */
+            conditions?: components["schemas"]["ConditionHeld"][];
+            /**
+             * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text that begins like JSON and cannot be read, or a mistake of ours. Left out: it was evaluated.
+             * @enum {string}
+             */
+            reason?: "budget" | "expression_error" | "not_a_number" | "not_json" | "error";
+        };
+        /** @description A match of a policy of the type `budget`. */
+        BudgetMatch: {
+            /**
+             * @description The policy that matched.
+             * @example pol_01jd3fq5w0c8m2v7x4k9n6t1rz
+             */
+            policy_id: string;
+            /**
+             * @description The revision that the policy had then.
+             * @example 3
+             */
+            revision: number;
+            /**
+             * @description The name that the policy had then.
+             * @example no large payments
+             */
+            name: string;
+            /**
+             * @description `budget`: which form the other fields have. (enum property replaced by openapi-typescript)
+             * @enum {string}
+             */
+            type: "budget";
+            /**
+             * @description The actions of the policy. `log` alone never interrupts.
+             * @example [
+             *       "block",
+             *       "alert"
+             *     ]
+             */
+            actions: components["schemas"]["PolicyAction"][];
+            /**
+             * @description The severity of the policy. null: it has none.
+             * @example high
+             */
+            severity: components["schemas"]["Severity"] | null;
+            /** @description What the match says beyond the policy itself. */
+            detail: components["schemas"]["BudgetDetail"];
+            /**
+             * @description Of the policy that decided: the description that it had then, which tells the agent why and what to do instead. Left out: another decided, or it has none.
+             * @example Payments over 1,000 need an invoice: call request_invoice.
+             */
+            description?: string;
+        };
+        /** @description What a budget holds for a call. */
+        BudgetReserved: {
+            /**
+             * @description The budget.
+             * @example pol_01jd3fq5w0c8m2v7x4k9n6t1rz
+             */
+            policy_id: string;
+            /**
+             * @description What is held for the call until it is settled: money with its currency, tokens, or events.
+             * @example 0.40 USD
+             */
+            reserved: string | number;
+            /**
+             * @description What is left beside it. Below 0: a budget that does not block is over.
+             * @example 24.60 USD
+             */
+            left: string | number;
+            /** @description When the window ends, or the oldest part of a sliding one. null: nothing is spent in a sliding one. */
+            resets_at: string | null;
+            /**
+             * @description Output tokens that would fit into what was left. Left out: the call does not say how many it allows, or they do not matter.
+             * @example 9840
+             */
+            max_tokens?: number;
+        };
+        /**
          * @description A condition of the policy that held, with one of its operators.
          * @example {
          *       "condition": "payload.arguments.amount",
@@ -539,7 +672,7 @@ export interface components {
          */
         PolicyAction: "block" | "alert" | "log";
         /** @description A policy that matched; `type` says which form `detail` has. */
-        PolicyMatch: components["schemas"]["BlockActionMatch"] | components["schemas"]["RateLimitMatch"] | components["schemas"]["DataFilterMatch"] | components["schemas"]["RequireApprovalMatch"] | components["schemas"]["SequenceMatch"] | components["schemas"]["ExternalCheckMatch"];
+        PolicyMatch: components["schemas"]["BlockActionMatch"] | components["schemas"]["RateLimitMatch"] | components["schemas"]["DataFilterMatch"] | components["schemas"]["RequireApprovalMatch"] | components["schemas"]["SequenceMatch"] | components["schemas"]["ExternalCheckMatch"] | components["schemas"]["BudgetMatch"];
         /**
          * @description `policy`: a policy decided, `policy_id` says which. `agent_inactive`: the agent is switched off. `approval`: a person decided, or the time was over.
          * @enum {string}
@@ -618,6 +751,8 @@ export interface components {
              * @example evt_01jd3fq5w0c8m2v7x4k9n6t1rz
              */
             decision_id?: string;
+            /** @description What budgets hold for the call that this prompt begins. Its `completion` settles it, an `error` releases it. Left out: none does. */
+            budgets?: components["schemas"]["BudgetReserved"][];
             /**
              * @description By which way it was reported. Left out: as an event.
              * @enum {string}

@@ -17,6 +17,8 @@ const HEADLINES: Record<Trigger, string> = {
   anomaly_detected: 'Anomaly',
   agent_down: 'Agent down',
   rate_limit_exceeded: 'Rate limit exceeded',
+  budget_warning: 'Budget warning',
+  budget_exhausted: 'Budget exhausted',
 };
 
 type Described = {

@@ -77,7 +77,7 @@ function bodyOf(notification: Notification, policies: NonNullable<Signal['polici
 }
 
 function signalOf(signal: Signal, policies: NonNullable<Signal['policies']>, agentName: string | null): object {
-  const { id, severity, agent, at, message, reason, anomaly, silence, apiKey } = signal;
+  const { id, severity, agent, at, message, reason, anomaly, silence, share, apiKey } = signal;
   return {
     id: cut(id, WORD_CHARACTERS_MAX),
     severity,
@@ -88,6 +88,7 @@ function signalOf(signal: Signal, policies: NonNullable<Signal['policies']>, age
     ...(reason === undefined ? {} : { reason }),
     ...(signal.policies === undefined ? {} : { policies: policies.map(policyOf) }),
     ...(anomaly === undefined ? {} : { anomaly }),
+    ...(share === undefined ? {} : { share }),
     ...(silence === undefined
       ? {}
       : { silence: { since: isoTime(silence.since), heartbeat_seconds: silence.heartbeatSeconds } }),

@@ -34,7 +34,7 @@ type Rates = { [Part in keyof TokenParts]: bigint };
 /** The rates of events with more input tokens than `above`. `batch` null: unknown. */
 type Tier = { above: number; rates: Rates; batch: Rates | null };
 /** `fromMs` inclusive, `untilMs` exclusive. `tiers`: the highest first, at the end that of all events. */
-type Offer = { model: string; fromMs: number; untilMs: number; tiers: readonly Tier[] };
+type Offer = { model: string; fromMs: number; untilMs: number; maxOutput: number | null; tiers: readonly Tier[] };
 
 const MILLION = 1_000_000n;
 /** A thousand million of the currency's unit: what a sum of costs may hold nine thousand of, as Int64. */
@@ -59,12 +59,21 @@ export class PriceList {
 
   /** In millionths; null: unknown. */
   costOf(tokens: TokenParts, { model, atMs, isBatch }: Priced): number | null {
-    const offer = this.#of(model).find(({ fromMs, untilMs }) => fromMs <= atMs && atMs < untilMs);
+    const offer = this.#offer(model, atMs);
     if (offer === undefined) return null;
     const asked = tokens.input + tokens.cachedInput + tokens.cacheWrite + tokens.cacheWrite1h;
     const { rates, batch } = offer.tiers.find(({ above }) => asked > above)!;
     const taken = isBatch ? batch : rates;
     return taken === null ? null : costBy(taken, tokens);
+  }
+
+  /** Output tokens that the model gives at most; null: not known. */
+  maxOutput(model: string, atMs: number): number | null {
+    return this.#offer(model, atMs)?.maxOutput ?? null;
+  }
+
+  #offer(model: string, atMs: number): Offer | undefined {
+    return this.#of(model).find(({ fromMs, untilMs }) => fromMs <= atMs && atMs < untilMs);
   }
 
   #of(model: string): readonly Offer[] {
@@ -87,14 +96,19 @@ function costBy(rates: Rates, tokens: TokenParts): number | null {
 
 const PARTS = ['input', 'cachedInput', 'cacheWrite', 'cacheWrite1h', 'output'] as const satisfies (keyof TokenParts)[];
 
-function offerOf({ model, from, until, tiers = [], batch, ...rates }: Price): Offer {
+function offerOf({ model, from, until, tiers = [], batch, max_output: maxOutput, ...rates }: Price): Offer {
   const whole: Tier = { above: -1, rates: ratesOf(rates), batch: batch === undefined ? null : ratesOf(batch) };
   const higher = tiers.map(
     ({ above, batch: ofBatch, ...own }): Tier => ({
       ...{ above, rates: ratesOf(own), batch: ofBatch === undefined ? null : ratesOf(ofBatch) },
     }),
   );
-  return { model, ...spanOf({ from, until }), tiers: [...higher.sort((a, b) => b.above - a.above), whole] };
+  return {
+    model,
+    ...spanOf({ from, until }),
+    maxOutput: maxOutput ?? null,
+    tiers: [...higher.sort((a, b) => b.above - a.above), whole],
+  };
 }
 
 function ratesOf({

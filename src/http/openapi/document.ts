@@ -135,6 +135,7 @@ const TAGS: Record<string, string> = {
   'Audit log': 'Who did what, in hash chains that can be verified.',
   'API keys': 'Keys of the account.',
   Sessions: 'Browsers that are signed in.',
+  Budgets: 'What is left of what calls of models may use up.',
   Prices: 'What tokens of each model cost, by which the cost of events is reckoned.',
   Views: 'Lists of the dashboard with their filters, saved under a name.',
   Connections: 'Products that send each prompt and call of a tool to be judged.',

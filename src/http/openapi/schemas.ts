@@ -31,6 +31,7 @@ import {
   OutcomeChange,
   TriedPolicy,
 } from '../../../schemas/backtest.ts';
+import { BudgetState, BudgetStates } from '../../../schemas/budget.ts';
 import {
   AGENTS_BY,
   ANOMALY_KINDS,
@@ -80,6 +81,7 @@ import { ErrorBody, ErrorDetail, ErrorInfo } from '../../../schemas/error.ts';
 import {
   Batch,
   BatchResult,
+  BudgetReserved,
   Event,
   EventError,
   ListedEvent,
@@ -117,7 +119,6 @@ import {
   ConditionOperators,
   ConditionScalar,
   FieldCondition,
-  PayloadSchema,
   SequenceStep,
   ShellEntry,
   SqlEntry,
@@ -142,6 +143,7 @@ import { Price, PriceRates, PriceTable, PriceTableChange, PriceTableRevision } f
 import { Quotas } from '../../../schemas/quota.ts';
 import { ReadyPolicies, ReadyPolicy } from '../../../schemas/ready-policy.ts';
 import { RetentionInForce, RetentionPatch } from '../../../schemas/retention.ts';
+import { PayloadSchema } from '../../../schemas/schema-keywords.ts';
 import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
 import { ShadowReport } from '../../../schemas/shadow-report.ts';
@@ -333,6 +335,9 @@ const NAMED: Record<string, Named> = {
   UsedSums: of('What some events used together.', UsedSums),
   SavedView: of('A list of the dashboard with its filters, saved under a name.', SavedView),
   ViewCreate: taken('A view to save.', ViewCreate),
+  BudgetStates: of('What is left of budgets.', BudgetStates),
+  BudgetState: of('What is left of a budget for one scope.', BudgetState),
+  BudgetReserved: of('What a budget holds for a call.', BudgetReserved),
   PriceTable: of('The price table of the account.', PriceTable),
   PriceTableChange: taken('A price table to take the place of the present one.', PriceTableChange),
   PriceTableRevision: of('The price table as it was at one of its revisions.', PriceTableRevision),
@@ -510,9 +515,8 @@ function reference(name: string, node: Node): Node {
 }
 
 function members(node: Node): Node {
-  const result = Object.fromEntries(
-    Object.entries(node).map(([key, item]) => [key, DATA.has(key) ? item : refer(item)]),
-  );
+  const written = Object.entries(node).map(([key, item]) => [key, DATA.has(key) ? item : refer(item)]);
+  const result = Object.fromEntries(written);
   return isSet(node) && node['type'] === undefined ? { type: 'string', ...result } : result;
 }
 

@@ -31,7 +31,7 @@ export class JudgingInOrder {
     const asked = { id, agent: event.agent_id, outcome, asks, marks: sequences.marks, later, waitMs: 0 };
     const { answers } = this.#memory.next(asked, this.#lastMs, id);
     this.#memory.settle(id, this.#lastMs);
-    const decision = outcome === 'blocked' ? alone : decide(judgement, [], noApproval, answers);
+    const decision = outcome === 'blocked' ? alone : decide(judgement, [], noApproval, { sequences: answers });
     return { judgement, answers, decision };
   }
 }

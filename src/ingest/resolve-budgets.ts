@@ -1,0 +1,251 @@
+// What budgets are asked about the events of a submission, and what comes of the answers (between the rate limits and
+// the decision, for accounts with budgets alone). A prompt that is not blocked anyway reserves; a completion says what
+// was used, and an error that nothing was: what was held becomes that, until the event is stored and settled
+// (pipelines/budgets/settle-budgets.ts).
+// Invariant: a reservation has the id of its event. What is reserved for an event that another budget blocks, or that
+// is not recorded, is released. An event that is reported after the fact reserves nothing.
+import { createHash } from 'node:crypto';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { SettledElement, SettledHead } from '../../schemas/entry.ts';
+import type { BudgetReserved } from '../../schemas/event.ts';
+import type { PriceList } from '../common/prices/price-list.ts';
+import { isFilter, type Judgement, type RuleMatch, type SpendCheck } from '../policy/judgement.ts';
+import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
+import type { Reserve, SpendAnswer, SpendOf, SpendRequest, Use } from '../policy/quotas/spend-store.ts';
+import { budgetMatch, budgetReserved, type Reserved, readReserved } from '../policy/spends/spend-detail.ts';
+import { formOf, hashed, lifeOf, scopeName, scopeShown, spendOf, windowArgument } from '../policy/spends/spend-form.ts';
+import type { Arrivals } from './arrival.ts';
+import type { DecodedBody, Spending } from './codec.ts';
+import { keptSpending, modelOf, outputTokens } from './event-cost.ts';
+import type { Decided } from './resolve-quotas.ts';
+import { estimateOf, mostOutput, OUTPUT_GUESS, usedOf } from './spend-amounts.ts';
+
+type Parts = {
+  agent: AgentRecord;
+  body: Pick<DecodedBody, 'spending'>;
+  judgements: readonly (Judgement | null)[];
+  judged: readonly (Decided | null)[];
+  arrivals: Arrivals;
+  prices: PriceList | undefined;
+  nowMs: number;
+};
+type SpendCall = { element: number; check: SpendCheck; request: SpendRequest };
+
+export class BudgetsAsked {
+  readonly #parts: Parts;
+  readonly #asked: SpendCall[] = [];
+  readonly #matches = new Map<Judgement, RuleMatch[]>();
+  readonly #said = new Map<number, BudgetReserved[]>();
+  readonly #exhausted = new Map<number, { policyId: string; counter: string; windowMs: number }[]>();
+  #reserved: SpendCall[] = [];
+  #settled: { element: number; check: SpendCheck; scope: string; shown: string; amount: number; target: string }[] = [];
+  /** Budgets of which is not known yet what was spent before. */
+  readonly unknown = new Set<string>();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    for (const [element, judgement] of parts.judgements.entries()) {
+      if (judgement?.spends === undefined || parts.judged[element] === null) continue;
+      for (const check of judgement.spends) this.#ask(element, judgement, check);
+    }
+  }
+
+  get requests(): SpendRequest[] {
+    return this.#asked.map(({ request }) => request);
+  }
+
+  /** Matches of the budgets that an event does not fit into; by its judgement. */
+  get matches(): ReadonlyMap<Judgement, readonly RuleMatch[]> {
+    return this.#matches;
+  }
+
+  answered(answers: readonly SpendAnswer[]): void {
+    for (const [i, asked] of this.#asked.entries()) {
+      const answer = answers[i]!;
+      if (asked.request.operation.op === 'reserve') this.#reservation(asked, readReserved(answer));
+      else this.#use(asked, answer);
+    }
+  }
+
+  /** The decisions with what is held for their events. */
+  told(judged: readonly (Decided | null)[]): (Decided | null)[] {
+    return judged.map((one, element) => {
+      const exhausted = this.#exhausted.get(element);
+      const said = one?.decision.outcome === 'blocked' ? undefined : this.#said.get(element);
+      if (one === null || (said === undefined && exhausted === undefined)) return one;
+      const { decision } = one;
+      const resultJson =
+        said === undefined
+          ? decision.resultJson
+          : `${decision.resultJson.slice(0, -1)},"budgets":${JSON.stringify(said)}}`;
+      return { ...one, decision: { ...decision, resultJson, ...(exhausted && { exhausted }) } };
+    });
+  }
+
+  /** What is held for events that are blocked, or for all of them; to be given back. */
+  releases(judged?: readonly (Decided | null)[]): SpendRequest[] {
+    const isKept = ({ element }: SpendCall) => judged !== undefined && judged[element]?.decision.outcome !== 'blocked';
+    const gone = this.#reserved.filter((asked) => !isKept(asked));
+    this.#reserved = this.#reserved.filter(isKept);
+    return gone.map(({ element, request }) => {
+      const id = this.#parts.arrivals.idOf(element);
+      return { of: request.of, operation: this.#useOf(id, { target: id, who: '', model: '', amount: 0, output: -1 }) };
+    });
+  }
+
+  /** JSON of what the events have used, for the pipelines (schemas/entry.ts); undefined: nothing. */
+  element(judged: readonly (Decided | null)[]): string | undefined {
+    if (this.#settled.length === 0) return undefined;
+    const back = backOf(judged);
+    const places = new Map<SpendCheck['entry'], number>();
+    const element: SettledElement = { settled_by: [], of: [] };
+    for (const { element: at, check, scope, shown, amount, target } of this.#settled) {
+      let place = places.get(check.entry);
+      if (place === undefined) {
+        place = element.settled_by.push(headOf(check)) - 1;
+        places.set(check.entry, place);
+      }
+      element.of.push([back[at]!, place, scope, shown, amount, target]);
+    }
+    return JSON.stringify(element);
+  }
+
+  #ask(element: number, judgement: Judgement, check: SpendCheck): void {
+    const { judged, body } = this.#parts;
+    const { event } = check;
+    const spending = body.spending(element);
+    if (event.type !== 'prompt') {
+      this.#askUse(element, check, spending && keptSpending(spending, judged[element]!.decision));
+      return;
+    }
+    if (spending?.isObserved === true || judged[element]!.decision.outcome === 'blocked') return;
+    const { prices, nowMs } = this.#parts;
+    const terms = check.entry.rule.terms as BudgetTerms;
+    const estimate = estimateOf(event, terms, { prices, nowMs });
+    if (typeof estimate !== 'string') {
+      const operation = this.#reserveOf(element, { check, judgement, estimate });
+      this.#asked.push({ element, check, request: { of: ofCheck(check), operation } });
+    } else if (estimate !== 'unpriced' || terms.unpriced === 'block')
+      this.#match(judgement, budgetMatch(check, { unknown: estimate, isSecret: judgement.found.some(isFilter) }));
+  }
+
+  #reserveOf(
+    element: number,
+    of: { check: SpendCheck; judgement: Judgement; estimate: Pick<Reserve, 'fixed' | 'rate' | 'output'> },
+  ): Reserve {
+    const { agent, arrivals, nowMs } = this.#parts;
+    const { check, judgement, estimate } = of;
+    const { terms, policy } = check.entry.rule as { terms: BudgetTerms; policy: SpendCheck['entry']['rule']['policy'] };
+    const model = modelOf(check.event.payload) ?? '';
+    return {
+      op: 'reserve',
+      ...{ id: arrivals.fix(element), agent: agent.id, who: whoOf(check, model), model: modelName(agent.id, model) },
+      ...windowArgument(terms.window, nowMs),
+      scope: scopeName(check.scope),
+      // A budget is named by text of the payload; where a filter found a secret in it, the text is left out.
+      shown: judgement.found.some(isFilter) ? '' : scopeShown(terms, check.scope),
+      ...{ life: lifeOf(terms), limit: terms.limit.amount, hold: terms.holdMs, ...estimate },
+      ...{ expected: terms.estimate === 'expected', guess: OUTPUT_GUESS },
+      counted: !policy.actions.includes('block'),
+    };
+  }
+
+  #askUse(element: number, check: SpendCheck, spending: Spending | undefined): void {
+    const { arrivals, prices } = this.#parts;
+    const { event } = check;
+    const isError = event.type === 'error';
+    const said = spending ?? { payload: event.payload, occurredAt: 0, isObserved: false };
+    const model = modelOf(said.payload);
+    const target = typeof event.payload['for'] === 'string' ? event.payload['for'] : '';
+    // What failed is known by its model: an error of something else releases nothing.
+    if (isError && target === '' && model === undefined) return;
+    const amount = isError ? 0 : usedOf(said, check.entry.rule.terms as BudgetTerms, prices);
+    const operation = this.#useOf(arrivals.fix(element), {
+      ...{ target, amount, who: whoOf(check, model ?? ''), model: modelName(event.agent_id, model ?? '') },
+      output: isError ? -1 : (outputTokens(said) ?? -1),
+    });
+    this.#asked.push({ element, check, request: { of: ofCheck(check), operation } });
+  }
+
+  #useOf(id: string, more: Pick<Use, 'target' | 'who' | 'model' | 'amount' | 'output'>): Use {
+    return { op: 'use', id, agent: this.#parts.agent.id, ...more };
+  }
+
+  #reservation(asked: SpendCall, answer: Reserved): void {
+    const { element, check } = asked;
+    const judgement = this.#parts.judgements[element]!;
+    if (!answer.isKnown) this.unknown.add(check.entry.rule.policy.id);
+    const isHeld = answer.word === 'yes' || !check.entry.rule.policy.actions.includes('block');
+    if (isHeld) {
+      this.#reserved.push(asked);
+      const saysMost = mostOutput(check.event.payload) !== null;
+      addTo(this.#said, element, budgetReserved(check, answer, saysMost));
+    }
+    if (answer.word === 'yes') return;
+    const isSecret = judgement.found.some(isFilter);
+    const unknown = answer.word === 'unknown' ? ({ unknown: 'state_unknown' } as const) : {};
+    this.#match(judgement, budgetMatch(check, { asked: answer, isSecret, ...unknown }));
+    if (answer.word === 'no') addTo(this.#exhausted, element, exhaustedOf(check, answer, this.#parts.nowMs));
+  }
+
+  #use({ element, check }: SpendCall, [word, scope, target, isKnown, amount]: SpendAnswer): void {
+    const { entry, event, holds } = check;
+    if (isKnown !== '1') this.unknown.add(entry.rule.policy.id);
+    if (word === 'twice' || event.type === 'error') return;
+    if (word === 'own' && (!holds || amount === '0')) return;
+    const shown = scopeShown(entry.rule.terms as BudgetTerms, check.scope);
+    const of = word === 'found' ? { scope: scope!, target: target! } : { scope: scopeName(check.scope), target: '' };
+    const isSecret = this.#parts.judgements[element]!.found.some(isFilter);
+    this.#settled.push({ element, check, shown: isSecret ? '' : shown, amount: Number(amount), ...of });
+  }
+
+  #match(judgement: Judgement, match: RuleMatch): void {
+    addTo(this.#matches, judgement, match);
+  }
+}
+
+function ofCheck({ entry: { rule } }: SpendCheck): SpendOf {
+  return spendOf(rule.policy.id, rule.terms as BudgetTerms, rule.policy.reset_at);
+}
+
+function headOf({ entry: { rule } }: SpendCheck): SettledHead {
+  const { id: policy, reset_at: resetAt } = rule.policy;
+  const terms = rule.terms as BudgetTerms;
+  const { window, limit, warnAt: warn } = terms;
+  const { unit, form } = formOf(terms, resetAt);
+  return { policy, unit, form, window, limit: limit.amount, warn, life: lifeOf(terms) };
+}
+
+/** Names those of whose calls the oldest that is open is meant. */
+function whoOf({ event: { agent_id: agent, trace_id: trace = '' } }: SpendCheck, model: string): string {
+  return hashed(JSON.stringify([agent, trace, model]));
+}
+
+function modelName(agent: string, model: string): string {
+  return hashed(JSON.stringify([agent, model]));
+}
+
+function exhaustedOf({ entry: { rule }, scope }: SpendCheck, { resetsMs }: Reserved, nowMs: number) {
+  const { window } = rule.terms as BudgetTerms;
+  const windowMs = 'ms' in window ? window.ms : Math.max(1, resetsMs - nowMs);
+  const name = `budget/${rule.policy.id}/${scope}/${'ms' in window ? '' : resetsMs}`;
+  return {
+    policyId: rule.policy.id,
+    windowMs,
+    counter: createHash('sha256').update(name).digest('base64url').slice(0, 16),
+  };
+}
+
+/** How many events back from the end each element is, from 1. */
+function backOf(judged: readonly (Decided | null)[]): number[] {
+  const back = new Array<number>(judged.length);
+  let events = 0;
+  for (let i = judged.length - 1; i >= 0; i--) back[i] = judged[i] === null ? events : ++events;
+  return back;
+}
+
+function addTo<K, V>(map: Map<K, V[]>, key: K, value: V): void {
+  const known = map.get(key);
+  if (known === undefined) map.set(key, [value]);
+  else known.push(value);
+}

@@ -1,0 +1,64 @@
+// What the counters of a budget are named by (between the terms of a policy, kinds/spend-budget.ts, and the counters,
+// quotas/spend-store.ts). Pure.
+// Invariant: a policy whose unit, scope or window changes, or that is reset, has another form, and so other counters;
+// one whose limit changes goes on counting.
+import { createHash } from 'node:crypto';
+import { type BudgetTerms, scopeText } from '../kinds/spend-budget.ts';
+import type { SpendOf, WindowArgument } from '../quotas/spend-store.ts';
+import { type BudgetWindow, longestMs, windowStarts } from './budget-window.ts';
+
+/** What of it counts for stored settlements: the same over windows. */
+type SpendForm = { unit: string; form: string };
+
+/** A policy that is reset may keep its terms. */
+const forms = new WeakMap<BudgetTerms, SpendForm & { resetAt: string }>();
+const SCOPE_CHARACTERS_MAX = 40;
+const SHOWN_CHARACTERS_MAX = 100;
+
+/** `resetAt`: when it was last reset. */
+export function formOf(terms: BudgetTerms, resetAt = ''): SpendForm {
+  let found = forms.get(terms);
+  if (found?.resetAt !== resetAt) {
+    const unit = hashed(`${terms.limit.unit} ${terms.limit.currency} ${scopeText(terms)}`);
+    found = { resetAt, unit, form: hashed(`${unit} ${JSON.stringify(terms.window)} ${resetAt}`) };
+    forms.set(terms, found);
+  }
+  return found;
+}
+
+export function spendOf(policyId: string, terms: BudgetTerms, resetAt?: string): SpendOf {
+  return { policyId, form: formOf(terms, resetAt).form };
+}
+
+/** What is of the scope in the name of a key: the ids of agents as they are, text of the payload as a hash. */
+export function scopeName(scope: string): string {
+  return /^[a-z0-9_]+$/.test(scope) && scope.length <= SCOPE_CHARACTERS_MAX ? scope : hashed(scope);
+}
+
+/** As people are shown it: the text of a value without its quotes, cut. */
+export function scopeShown({ per }: Pick<BudgetTerms, 'per'>, scope: string): string {
+  if (per === 'account') return '';
+  if (typeof per === 'string') return cut(scope.replace(/^trace /, ''));
+  return cut(scope.startsWith('"') ? (JSON.parse(scope) as string) : scope);
+}
+
+function cut(text: string): string {
+  return text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text;
+}
+
+/** `atMs`: by our clock; the script takes what holds by Redis's. */
+export function windowArgument(window: BudgetWindow, atMs: number): WindowArgument {
+  return 'ms' in window ? { ms: window.ms } : { starts: windowStarts(window, atMs) };
+}
+
+const DAY_MS = 86_400_000;
+
+/** For how long counters are kept: longer than entries of streams are delivered again. */
+export function lifeOf({ window, holdMs }: Pick<BudgetTerms, 'window' | 'holdMs'>): number {
+  return longestMs(window) + 2 * holdMs + DAY_MS;
+}
+
+/** 96 bits. */
+export function hashed(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 16);
+}

@@ -1,0 +1,265 @@
+#!lua
+-- The counters of budget policies: reserves for prompts, shrinks what is held once it is known what a call used, and adds what is stored.
+-- KEYS one for each operation, all of one account: the base of a policy's counters of one form (Keys.budget). Names are made of it:
+--   :c:SCOPE hash   s<part> -> what stored events of this part of the window used, f<part> -> the same read from stored rows at first,
+--                   reserved -> sum of what is held, m<stream> -> place of the last settlement, w<share> -> until when it is said, and where
+--   :a:SCOPE hash reservation -> amount; :e:SCOPE sorted set reservation -> its end, epoch ms
+--   :r:ID hash scope, agent, who, by: a reservation, by the id of its event; :o:WHO sorted set of those that no completion was found for
+--   :h:WHO hash: how often how many output tokens were seen, by a scale of fourths of powers of two; :n hash scope -> how it is shown
+--   :k hash from -> epoch ms: what arrived before is read from stored rows; known -> 1: that is done
+-- ARGV one for each key: JSON of the operation, `op` of reserve, use, settle, read, begin, fill, known (src/policy/quotas/spend-store.ts)
+-- Result: for each a list of texts.
+-- Guarantees: left = limit - spent - what is held and has not ended, in one step; an id is reserved for once; a place of a stream settles
+-- once; what ended is no longer held, whatever process died. Everything has an end: the window, or the hold.
+-- A Redis that is full refuses this script, and with it the events: nothing passes uncounted.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local MILLION = 1000000
+-- Reservations of a scope at once, and scopes that are listed.
+local OPEN_MAX, LISTED_MAX = 10000, 10000
+-- A call whose use is known stays held until its row is stored, at least so long.
+local STORED_MS = 60000
+local LEARNT_MS, LEARNT_MAX = 7 * 86400000, 512
+
+-- Never -0, which is no integer to Redis.
+local function text(number) return string.format('%.0f', number + 0) end
+
+-- The oldest part of the window that counts now.
+local function firstPart(op)
+  if op.ms then return math.floor(now * 60 / op.ms) - 60 end
+  local first = op.starts[1]
+  for _, start in ipairs(op.starts) do if start <= now then first = start end end
+  return first
+end
+
+local function resetsAt(op, first, oldest)
+  if op.ms then return oldest and math.floor((oldest + 61) * op.ms / 60) or 0 end
+  for _, start in ipairs(op.starts) do if start > first then return start end end
+  return 0
+end
+
+local function letEnd(counter)
+  local released = 0
+  while true do
+    local ended = redis.call('ZRANGEBYSCORE', counter.e, '-inf', text(now), 'LIMIT', 0, 500)
+    if #ended == 0 then break end
+    for _, amount in ipairs(redis.call('HMGET', counter.a, unpack(ended))) do released = released + tonumber(amount or 0) end
+    redis.call('HDEL', counter.a, unpack(ended))
+    redis.call('ZREM', counter.e, unpack(ended))
+  end
+  if released ~= 0 then redis.call('HINCRBY', counter.c, 'reserved', text(-released)) end
+  return released
+end
+
+local function counterOf(base, op, scope)
+  local counter = { c = base .. ':c:' .. scope, a = base .. ':a:' .. scope, e = base .. ':e:' .. scope, spent = 0, reserved = 0 }
+  local first, oldest, gone = firstPart(op), nil, {}
+  local fields = redis.call('HGETALL', counter.c)
+  for i = 1, #fields, 2 do
+    local name, value = fields[i], fields[i + 1]
+    local part = tonumber(name:match('^[sf](%d+)$') or '')
+    if part and part < first then gone[#gone + 1] = name
+    elseif part then
+      counter.spent = counter.spent + tonumber(value)
+      if value ~= '0' and (not oldest or part < oldest) then oldest = part end
+    elseif name == 'reserved' then counter.reserved = tonumber(value) end
+  end
+  if #gone > 0 then redis.call('HDEL', counter.c, unpack(gone)) end
+  counter.reserved = counter.reserved - letEnd(counter)
+  counter.first, counter.resets = first, resetsAt(op, first, oldest)
+  return counter
+end
+
+local function keep(base, counter, op, scope, shown)
+  for _, key in ipairs({ counter.c, counter.a, counter.e }) do redis.call('PEXPIRE', key, text(op.life)) end
+  local names = base .. ':n'
+  if redis.call('HEXISTS', names, scope) == 0 and redis.call('HLEN', names) < LISTED_MAX then redis.call('HSET', names, scope, shown) end
+  redis.call('PEXPIRE', names, text(op.life))
+  redis.call('PEXPIRE', base .. ':k', text(op.life))
+end
+
+-- Output tokens that 95 of 100 calls stayed within; nil: fewer than 20 were seen.
+local function percentile(key)
+  local fields, counts, all = redis.call('HGETALL', key), {}, 0
+  for i = 1, #fields, 2 do
+    local count = tonumber(fields[i + 1])
+    counts[#counts + 1] = { tonumber(fields[i]), count }
+    all = all + count
+  end
+  if all < 20 then return nil end
+  table.sort(counts, function(a, b) return a[1] < b[1] end)
+  local seen = 0
+  for _, each in ipairs(counts) do
+    seen = seen + each[2]
+    if seen >= all * 0.95 then return math.ceil(2 ^ ((each[1] + 1) / 4)) end
+  end
+end
+
+local function learn(key, output)
+  redis.call('HINCRBY', key, text(math.floor(4 * math.log(output + 1) / math.log(2))), 1)
+  redis.call('PEXPIRE', key, text(LEARNT_MS))
+  local fields, all = redis.call('HGETALL', key), 0
+  for i = 2, #fields, 2 do all = all + tonumber(fields[i]) end
+  if all <= LEARNT_MAX then return end
+  for i = 1, #fields, 2 do
+    local half = math.floor(tonumber(fields[i + 1]) / 2)
+    if half > 0 then redis.call('HSET', key, fields[i], text(half)) else redis.call('HDEL', key, fields[i]) end
+  end
+end
+
+-- How many output tokens fit into what is left, beside the input.
+local function fitting(op, left)
+  if op.rate == 0 then return -1 end
+  local tokens = math.max(0, math.floor((left - op.fixed) * MILLION / op.rate))
+  while tokens > 0 and op.fixed + math.ceil(tokens * op.rate / MILLION) > left do tokens = tokens - 1 end
+  return tokens
+end
+
+-- { yes, no, unknown; reserved; left; output tokens that fit, -1: they do not matter; epoch ms of the reset, 0: nothing was spent;
+-- 1: what was spent before is known }
+local function reserve(base, op)
+  local counter, isKnown = counterOf(base, op, op.scope), redis.call('HGET', base .. ':k', 'known') or '0'
+  local left = op.limit - counter.spent - counter.reserved
+  local function answer(word, amount, rest)
+    return { word, text(amount), text(rest), text(fitting(op, left)), text(counter.resets), isKnown }
+  end
+  if isKnown ~= '1' and not op.counted then return answer('unknown', 0, left) end
+  local held = redis.call('HGET', counter.a, op.id)
+  if held then return answer('yes', tonumber(held), left) end
+  local output = op.output
+  if op.expected then
+    local usual = percentile(base .. ':h:' .. op.model) or op.guess
+    if output < 0 or usual < output then output = usual end
+  end
+  local amount = op.fixed + math.ceil(output * op.rate / MILLION)
+  local isOver = amount > left
+  if (isOver and not op.counted) or redis.call('ZCARD', counter.e) >= OPEN_MAX then return answer('no', amount, left) end
+  local ends, reservation, open = text(now + op.hold), base .. ':r:' .. op.id, base .. ':o:' .. op.who
+  redis.call('HSET', counter.a, op.id, text(amount))
+  redis.call('ZADD', counter.e, ends, op.id)
+  redis.call('HINCRBY', counter.c, 'reserved', text(amount))
+  redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who)
+  redis.call('PEXPIRE', reservation, text(2 * op.hold + STORED_MS))
+  redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
+  redis.call('ZADD', open, ends, op.id)
+  redis.call('PEXPIRE', open, text(op.hold))
+  keep(base, counter, op, op.scope, op.shown)
+  return answer(isOver and 'no' or 'yes', amount, left - amount)
+end
+
+-- { own, found, twice; scope; reservation; 1: known; amount }: what a completion or an error belongs to. What was held becomes what was
+-- used; where that is not known, -1, it stays as it was.
+local function use(base, op)
+  local isKnown = redis.call('HGET', base .. ':k', 'known') or '0'
+  if op.output >= 0 then learn(base .. ':h:' .. op.model, op.output) end
+  local id = op.target
+  if id == '' and op.who ~= '' then id = redis.call('ZRANGEBYSCORE', base .. ':o:' .. op.who, text(now), '+inf', 'LIMIT', 0, 1)[1] or '' end
+  if id == '' then return { 'own', '', '', isKnown, text(math.max(0, op.amount)) } end
+  local reservation = base .. ':r:' .. id
+  local scope, agent, who, by = unpack(redis.call('HMGET', reservation, 'scope', 'agent', 'who', 'by'))
+  if not scope or agent ~= op.agent then return { 'own', '', '', isKnown, text(math.max(0, op.amount)) } end
+  if by and by ~= op.id then return { 'twice', scope, id, isKnown, '0' } end
+  redis.call('HSET', reservation, 'by', op.id)
+  redis.call('ZREM', base .. ':o:' .. who, id)
+  local held = redis.call('HGET', base .. ':a:' .. scope, id)
+  local amount = op.amount < 0 and tonumber(held or 0) or op.amount
+  if held then
+    redis.call('HSET', base .. ':a:' .. scope, id, text(amount))
+    redis.call('HINCRBY', base .. ':c:' .. scope, 'reserved', text(amount - tonumber(held)))
+    redis.call('ZADD', base .. ':e:' .. scope, 'GT', text(now + STORED_MS), id)
+  end
+  return { 'found', scope, id, isKnown, text(math.max(0, amount)) }
+end
+
+local function isAfter(place, mark)
+  local at = {}
+  for number in mark:gmatch('%d+') do at[#at + 1] = tonumber(number) end
+  for i = 1, 3 do if place[i] ~= at[i] then return place[i] > at[i] end end
+  return false
+end
+
+-- Shares that were reached and are not said yet in this window; at the same place again the same ones.
+local function reached(counter, op, place)
+  local shares = {}
+  for _, share in ipairs(op.warn) do
+    if counter.spent >= share * op.limit then
+      local name = 'w' .. tostring(share)
+      local ends, at = (redis.call('HGET', counter.c, name) or ''):match('^(%d+) (.*)$')
+      if at == place or not ends or tonumber(ends) <= now then
+        redis.call('HSET', counter.c, name, text(op.ms and now + op.ms or counter.resets) .. ' ' .. place)
+        shares[#shares + 1] = tostring(share)
+      end
+    end
+  end
+  return shares
+end
+
+-- { spent after it; shares of the limit that it reached }: a stored event has used `amount`.
+local function settle(base, op)
+  local counter = counterOf(base, op, op.scope)
+  local name, place = 'm' .. op.stream, text(op.place[1]) .. ' ' .. text(op.place[2]) .. ' ' .. text(op.place[3])
+  local mark = redis.call('HGET', counter.c, name)
+  if not mark or isAfter(op.place, mark) then
+    local from = tonumber(redis.call('HGET', base .. ':k', 'from') or '')
+    if from and op.at >= from and op.part >= counter.first then
+      redis.call('HINCRBY', counter.c, 's' .. text(op.part), text(op.amount))
+      counter.spent = counter.spent + op.amount
+    end
+    local held = op.target ~= '' and redis.call('HGET', counter.a, op.target)
+    if held then
+      redis.call('HDEL', counter.a, op.target)
+      redis.call('ZREM', counter.e, op.target)
+      redis.call('HINCRBY', counter.c, 'reserved', text(-tonumber(held)))
+    end
+    redis.call('HSET', counter.c, name, place)
+    keep(base, counter, op, op.scope, op.shown)
+  end
+  local told = reached(counter, op, place)
+  table.insert(told, 1, text(counter.spent))
+  return told
+end
+
+-- For each scope, or for each that is listed: its name, how it is shown, spent, reserved, epoch ms of the reset. First whether all is known.
+local function read(base, op)
+  local names = {}
+  if op.scope then names = { op.scope, redis.call('HGET', base .. ':n', op.scope) or '' }
+  else names = redis.call('HGETALL', base .. ':n') end
+  local result = { redis.call('HGET', base .. ':k', 'known') or '0' }
+  for i = 1, math.min(#names, 2 * op.most), 2 do
+    local counter = counterOf(base, op, names[i])
+    for _, value in ipairs({ names[i], names[i + 1], text(counter.spent), text(counter.reserved), text(counter.resets) }) do
+      result[#result + 1] = value
+    end
+  end
+  return result
+end
+
+-- { epoch ms }: what arrives from now on is counted here, unless another said so before.
+local function begin(base, op)
+  redis.call('HSETNX', base .. ':k', 'from', text(now))
+  redis.call('PEXPIRE', base .. ':k', text(op.life))
+  return { redis.call('HGET', base .. ':k', 'from'), redis.call('HGET', base .. ':k', 'known') or '0' }
+end
+
+-- What stored rows of before say of a scope, by part.
+local function fill(base, op)
+  if redis.call('HGET', base .. ':k', 'known') == '1' then return {} end
+  local counter = counterOf(base, op, op.scope)
+  for i = 1, #op.parts, 2 do redis.call('HSET', counter.c, 'f' .. text(op.parts[i]), text(op.parts[i + 1])) end
+  keep(base, counter, op, op.scope, op.shown)
+  return {}
+end
+
+local function known(base)
+  redis.call('HSET', base .. ':k', 'known', '1')
+  return {}
+end
+
+local operations = { reserve = reserve, use = use, settle = settle, read = read, begin = begin, fill = fill, known = known }
+local results = {}
+for i, base in ipairs(KEYS) do
+  local op = cjson.decode(ARGV[i])
+  results[i] = operations[op.op](base, op)
+end
+return results
