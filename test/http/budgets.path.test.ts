@@ -1,5 +1,6 @@
 // Budgets against the whole service: a prompt reserves, its completion settles, an error releases; what does not fit is
 // blocked and says what would fit. What is spent is what is stored. Amounts are reckoned here by hand.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import t from 'tap';
 import { Api } from '../support/api.ts';
@@ -13,6 +14,8 @@ await api.describe();
 const model = 'm-1';
 await api.post('/v1/prices', { prices: [{ model, input: '1 USD', output: '10 USD', max_output: 1_000 }] });
 
+/** A new policy is in force everywhere within a second. */
+const IN_FORCE_MS = 1_500;
 let names = 0;
 async function agentOf(): Promise<string> {
   return (await api.post('/v1/agents', { name: `spender ${++names}` })).json.id;
@@ -192,6 +195,26 @@ t.test('by every way that events come: batches, large ones, under a key, as span
   t.equal(sent.status, 200);
   await spent(id, 247);
   t.match(await stateOf(id, true), { reserved: 0, drift: 0 }, 'spans settle, and reserve nothing');
+});
+
+t.test('what a budget blocks takes no permit of a rate limit', async (t) => {
+  const agent = await agentOf();
+  await budget(agent, { limit: { events: 1 }, window: '1h' });
+  const limit = { name: `limit ${++names}`, type: 'rate_limit', agent_id: agent, actions: ['block'] };
+  const conditions = { threshold: 5, window: '1h', type: 'prompt' };
+  const made = await api.post('/v1/policies', { ...limit, conditions });
+  t.equal(made.status, 201);
+  await sleep(IN_FORCE_MS);
+  t.equal((await post(agent, prompt({}))).json.policy_result.outcome, 'allowed');
+  const events = Array.from({ length: 4 }, () => prompt({}));
+  const all = [];
+  for (let i = 0; i < 6; i++) all.push((await post(agent, prompt({}))).json);
+  all.push(...(await api.post(`/v1/agents/${agent}/events/batch`, { events })).json.results);
+  t.same(
+    all.map(({ policy_result: { matches } }) => matches.map(({ type }: { type: string }) => type)),
+    all.map(() => ['budget']),
+    'ten that do not fit, and none is over the limit of five',
+  );
 });
 
 t.test('people are told of shares that are spent, and of the first call that does not fit', async (t) => {
