@@ -27,7 +27,7 @@ const HELD_MS = 6_000;
 const ACCOUNT_BYTES_MAX = 16 * 1024 * 1024;
 const BYTES_MAX = 64 * 1024 * 1024;
 /** A look reads so many of each partition; what is behind them is held for longer. */
-const LOOKED_AT_MAX = 200;
+const LOOKED_AT_MAX = 50;
 /** Recording the largest request takes a second. */
 const TAKEN_MS = 30_000;
 
