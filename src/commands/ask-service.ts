@@ -43,18 +43,22 @@ export async function ask(
     },
     signal: AbortSignal.timeout(DEADLINE_MS),
     ...(body === undefined ? {} : { body: exactJson(body) }),
-  }).catch((error: Error) => {
-    const { cause = error } = error as { cause?: Error };
-    throw new ServiceRefused(`${base} gives no answer: ${(cause as Error).message}`);
-  });
+  }).catch(noAnswer(base));
   if (response.status >= 300 && response.status < 400)
     throw new ServiceRefused(
       `${base} redirects to ${response.headers.get('location')}: set GATEHOUSE_URL to it`,
       response.status,
     );
-  const answer = { status: response.status, body: parsed(await response.text()) };
+  const answer = { status: response.status, body: parsed(await response.text().catch(noAnswer(base))) };
   if (method === 'GET' && !response.ok) throw refusalOf(answer);
   return answer;
+}
+
+function noAnswer(base: string): (error: Error) => never {
+  return (error) => {
+    const { cause = error } = error as { cause?: Error };
+    throw new ServiceRefused(`${base} gives no answer: ${(cause as Error).message}`);
+  };
 }
 
 function parsed(text: string): unknown {

@@ -34,7 +34,9 @@ export async function printFeed(options: Options): Promise<number> {
 async function pageOf(options: Options, query: URLSearchParams): Promise<Page> {
   for (;;) {
     try {
-      return (await ask(options, 'GET', `/v1/feed?${query}`)).body as Page;
+      const page = (await ask(options, 'GET', `/v1/feed?${query}`)).body as Page | undefined;
+      if (!Array.isArray(page?.items)) throw new ServiceRefused('what answers is not the feed');
+      return page;
     } catch (error) {
       const { status = 503 } = error as ServiceRefused;
       if (!(error instanceof ServiceRefused) || (status < 500 && status !== 429)) throw error;

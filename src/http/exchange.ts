@@ -31,6 +31,8 @@ export type ExchangeHost = {
   onDone: (exchange: Exchange, status: number) => void;
   /** Answers whose bodies come in parts, while they do. */
   readonly bodies: Set<BodyParts>;
+  /** Behind these answers wait. */
+  readonly unread: Set<UnreadBody>;
   /** undefined: pages of other origins may not call. */
   readonly cors: Cors | undefined;
   /** Does the transport end a connection behind its last answer under a client that is still sending? */
@@ -139,7 +141,7 @@ export class Exchange {
     res.onAborted(() => {
       const { waiting } = this;
       this.#finish(0);
-      this.#unread?.left();
+      if (this.#unread !== undefined) this.#leave(this.#unread);
       waiting?.callerLeft();
       this.#abort?.abort();
       this.#parts?.left();
@@ -147,6 +149,11 @@ export class Exchange {
     this.#res = res;
     this.#host = host;
     host.inFlight.add(this);
+  }
+
+  #leave(unread: UnreadBody): void {
+    unread.left();
+    this.#host.unread.delete(unread);
   }
 
   /** What was taken in hand is done elsewhere. */
@@ -218,10 +225,19 @@ export class Exchange {
         if (reply.parts !== undefined && !this.isHead) return void this.#sendParts(reply, reply.parts, reader);
         if (this.closesAfter) this.#corked(reply, AT_ONCE);
         else if (this.#unread === undefined) this.#corked(reply, AT_LEISURE);
-        else this.#unread.answerBehind(() => this.#corked(reply, AT_LEISURE));
+        else this.#answerBehind(this.#unread, reply);
       } else this.fail(new Error(flaw));
     }
     reply.onSent?.();
+  }
+
+  #answerBehind(unread: UnreadBody, reply: Reply): void {
+    const { unread: all } = this.#host;
+    all.add(unread);
+    unread.answerBehind(() => {
+      all.delete(unread);
+      this.#corked(reply, AT_LEISURE);
+    });
   }
 
   async #sendParts(reply: Reply, write: NonNullable<Reply['parts']>, reader?: PartsReader): Promise<void> {

@@ -111,7 +111,7 @@ export class Server {
       log: options.log,
       draining: false,
       inFlight: new InFlight(),
-      bodies: new Set(),
+      ...{ bodies: new Set(), unread: new Set() },
       onOffloaded: (taken) => shedding.release(taken, false),
       onDone: (exchange, status) => {
         const nowMs = performance.now();
@@ -179,7 +179,8 @@ export class Server {
   }
 
   #isQuiet(): boolean {
-    return this.#host.inFlight.size === 0 && performance.now() - this.#lastRequestMs > DRAIN_QUIET_MS;
+    const { inFlight, unread } = this.#host;
+    return inFlight.size + unread.size === 0 && performance.now() - this.#lastRequestMs > DRAIN_QUIET_MS;
   }
 
   /** Each path with each verb: a static segment wins over a parameter only among handlers of the same verb. */

@@ -119,6 +119,8 @@ export type SpansToJudge = {
   spans: Omit<SpansMessage, 'kind' | 'id' | keyof SentRules | 'body' | 'lastMoment'> & { body: Buffer };
   rules: RuleSet;
   calls: SpanCalls;
+  /** It was submitted before, and its bytes counted. */
+  isAgain: boolean;
 };
 
 export class JudgingWorker implements Part, PolicyWork {
@@ -189,7 +191,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** Rejects with what the caller is answered. */
-  async submitSpans({ spans, rules, calls }: SpansToJudge, caller: Leaving): Promise<SubmittedSpans> {
+  async submitSpans({ spans, rules, calls, isAgain }: SpansToJudge, caller: Leaving): Promise<SubmittedSpans> {
     const { account, body } = spans;
     const submitted = await this.#run<SubmittedSpans>(
       'spans',
@@ -201,7 +203,8 @@ export class JudgingWorker implements Part, PolicyWork {
       },
       { bytes: body.length, spans: calls, caller },
     );
-    this.#count(account, submitted.counts);
+    const { counts } = submitted;
+    this.#count(account, isAgain ? { ...counts, bytes: 0 } : counts);
     return submitted;
   }
 

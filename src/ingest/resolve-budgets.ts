@@ -9,7 +9,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { SettledElement, SettledHead } from '../../schemas/entry.ts';
 import type { BudgetReserved } from '../../schemas/event.ts';
 import type { PriceList } from '../common/prices/price-list.ts';
-import { isFilter, type Judgement, type RuleMatch, type SpendCheck } from '../policy/judgement.ts';
+import { holdsSecret, type Judgement, type RuleMatch, type SpendCheck } from '../policy/judgement.ts';
 import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
 import type { Reserve, SpendAnswer, SpendOf, SpendRequest, Use } from '../policy/quotas/spend-store.ts';
 import { budgetMatch, budgetReserved, type Reserved, readReserved } from '../policy/spends/spend-detail.ts';
@@ -126,7 +126,7 @@ export class BudgetsAsked {
       const operation = this.#reserveOf(element, { check, judgement, estimate });
       this.#asked.push({ element, check, request: { of: ofCheck(check), operation } });
     } else if (estimate !== 'unpriced' || terms.unpriced === 'block')
-      this.#match(judgement, budgetMatch(check, { unknown: estimate, isSecret: judgement.found.some(isFilter) }));
+      this.#match(judgement, budgetMatch(check, { unknown: estimate, isSecret: holdsSecret(judgement) }));
   }
 
   #reserveOf(
@@ -143,7 +143,7 @@ export class BudgetsAsked {
       ...windowArgument(terms.window, nowMs),
       scope: scopeName(check.scope),
       // A budget is named by text of the payload; where a filter found a secret in it, the text is left out.
-      shown: judgement.found.some(isFilter) ? '' : scopeShown(terms, check.scope),
+      shown: holdsSecret(judgement) ? '' : scopeShown(terms, check.scope),
       ...{ life: lifeOf(terms), limit: terms.limit.amount, hold: terms.holdMs, ...estimate },
       ...{ expected: terms.estimate === 'expected', guess: OUTPUT_GUESS },
       counted: !policy.actions.includes('block'),
@@ -182,7 +182,7 @@ export class BudgetsAsked {
       addTo(this.#said, element, budgetReserved(check, answer, saysMost));
     }
     if (answer.word === 'yes') return;
-    const isSecret = judgement.found.some(isFilter);
+    const isSecret = holdsSecret(judgement);
     const unknown = answer.word === 'unknown' ? ({ unknown: 'state_unknown' } as const) : {};
     this.#match(judgement, budgetMatch(check, { asked: answer, isSecret, ...unknown }));
     if (answer.word === 'no') addTo(this.#exhausted, element, exhaustedOf(check, answer, this.#parts.nowMs));
@@ -195,7 +195,7 @@ export class BudgetsAsked {
     if (word === 'own' && (!holds || amount === '0')) return;
     const shown = scopeShown(entry.rule.terms as BudgetTerms, check.scope);
     const of = word === 'found' ? { scope: scope!, target: target! } : { scope: scopeName(check.scope), target: '' };
-    const isSecret = this.#parts.judgements[element]!.found.some(isFilter);
+    const isSecret = holdsSecret(this.#parts.judgements[element]!);
     this.#settled.push({ element, check, shown: isSecret ? '' : shown, amount: Number(amount), ...of });
   }
 

@@ -32,7 +32,8 @@ export function sequencesAsked(
     if (asks.length + part.marks.length === 0) continue;
     const waitMs = LATE_MS_MAX + (approval === undefined ? 0 : approval.timeoutSeconds * 1000);
     const later = laterMarks(part.marks, outcome);
-    asked.events.push({ id: arrivals.fix(element), agent, outcome, asks, marks: part.marks, later, waitMs });
+    const isOpen = judgement?.outside !== undefined;
+    asked.events.push({ id: arrivals.fix(element), agent, outcome, asks, marks: part.marks, later, waitMs, isOpen });
     asked.elements.push(element);
   }
   return asked.events.length === 0 ? undefined : asked;

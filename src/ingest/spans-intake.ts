@@ -22,7 +22,7 @@ import type { JudgingWorker, SpansToJudge } from './judging-worker.ts';
 
 type Parts = {
   worker: Pick<JudgingWorker, 'submitSpans'>;
-  cache: Pick<RegistryCache, 'rules'>;
+  cache: Pick<RegistryCache, 'rules' | 'account'>;
   backlog: Pick<Backlog, 'full'>;
   agents: Pick<SpanAgents, 'resolve' | 'known'>;
   notes: Pick<SpanNotes, 'owners' | 'claim'>;
@@ -46,6 +46,11 @@ type SentRequest = Omit<SpansToJudge['spans'], 'mayWait'>;
 type Leaving = Parameters<JudgingWorker['submitSpans']>[1];
 
 const NEVER_LEAVES: Leaving = { isGone: false, whenGone: () => undefined };
+const AGAIN = 'again';
+/** Batch processors send every 5 s: the span around those of one batch is in the next. */
+const HELD_MS = 6_000;
+/** What is refused by then will be, e.g. for want of a quota. */
+const TRIED_MS_MAX = 600_000;
 /** A request that awaits more is held for the whole time. */
 const AWAITED_MAX = 64;
 /** A sender waits no longer for what was decided; then its spans are judged. Exporters wait for 10 s. */
@@ -72,23 +77,31 @@ export class SpansIntake {
   async #submit(sent: SentRequest, actor: Actor, caller: Caller): Promise<SpansOutcome> {
     const { held, onSpans } = this.#parts;
     const { account, requestId, form, signal = 'traces', body } = sent;
-    const outcome = await this.#record({ ...sent, mayWait: signal === 'traces' }, actor, caller);
+    let outcome = await this.#record({ ...sent, mayWait: signal === 'traces' }, actor, caller);
     const { awaited } = outcome;
     const head: HeldHead = { requestId, form, signal, actor, awaited: awaited.slice(0, AWAITED_MAX) };
     if (awaited.length > 0 && !(await held.hold(account, JSON.stringify(head), body)))
-      await this.#record({ ...sent, mayWait: false }, actor, caller);
+      outcome = await this.#record({ ...sent, mayWait: false }, actor, caller, AGAIN);
     onSpans(outcome, signal);
     return outcome;
   }
 
-  /** Records what was held long enough, or whose owners are known by now. */
+  /**
+   * Records what was held long enough, or whose owners are known by now. What fails is tried again. Does not reject.
+   */
   async recordHeld(): Promise<void> {
-    const { held } = this.#parts;
-    for (const one of await held.oldest()) {
-      const head: HeldHead = JSON.parse(one.head);
-      const body = one.isDue || (await this.#areKnown(one.account, head)) ? await held.take(one) : undefined;
-      if (body !== undefined) await this.#recordHeld(one, head, body);
+    const { held, log } = this.#parts;
+    // Redis is away: asked again.
+    for (const one of await held.oldest().catch(() => [])) {
+      await this.#recordOne(one).catch((error: unknown) => log.warn({ err: error }, 'spans.held_later'));
     }
+  }
+
+  async #recordOne(one: HeldRequest): Promise<void> {
+    const head: HeldHead = JSON.parse(one.head);
+    if (one.ageMs < HELD_MS && !(await this.#areKnown(one.account, head))) return;
+    const body = await this.#parts.held.take(one);
+    if (body !== undefined) await this.#recordHeld(one, head, body);
   }
 
   async #areKnown(account: string, { awaited }: HeldHead): Promise<boolean> {
@@ -97,23 +110,32 @@ export class SpansIntake {
     return awaited.length < AWAITED_MAX && awaited.every((notes) => notes.some((note) => known.has(note)));
   }
 
-  /** What cannot be recorded for now is tried again; its sender hears no more of what never can. */
+  /** Its sender hears no more of what cannot be recorded. */
   async #recordHeld(one: HeldRequest, head: HeldHead, body: Buffer): Promise<void> {
-    const { held, log } = this.#parts;
-    const { account } = one;
+    const { held, log, cache } = this.#parts;
+    const { account, ageMs } = one;
     const { requestId, form, signal, actor } = head;
     const sent = { account, requestId, form, signal, body, boundTo: undefined, mayWait: false };
     try {
-      const { rejected, reasons } = await this.#record(sent, actor, NEVER_LEAVES);
-      if (rejected > 0) log.warn({ account, requestId, rejected, reasons }, 'spans.held_rejected');
+      // Nothing is made of an account that was removed.
+      if ((await cache.account(account)) !== null) {
+        const { rejected, reasons } = await this.#record(sent, actor, NEVER_LEAVES, AGAIN);
+        if (rejected > 0) log.warn({ account, requestId, rejected, reasons }, 'spans.held_rejected');
+      }
     } catch (error) {
-      if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+      if (!(error instanceof ServiceError) || error.status >= 500 || ageMs < TRIED_MS_MAX) throw error;
       log.warn({ err: error, account, requestId }, 'spans.held_refused');
     }
     await held.end(one);
   }
 
-  async #record(spans: SpansToJudge['spans'], actor: Actor, caller: Leaving): Promise<SubmittedSpans> {
+  /** `again`: its bytes were counted. */
+  async #record(
+    spans: SpansToJudge['spans'],
+    actor: Actor,
+    caller: Leaving,
+    again?: typeof AGAIN,
+  ): Promise<SubmittedSpans> {
     const { worker, cache, backlog, agents, notes, decided } = this.#parts;
     const { account } = spans;
     if (backlog.full())
@@ -129,6 +151,6 @@ export class SpansIntake {
       claim: (claim) => notes.claim(account, claim),
       decided: (ids) => withTimeout(decided(account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
     };
-    return worker.submitSpans({ spans, rules, calls }, caller);
+    return worker.submitSpans({ spans, rules, calls, isAgain: again === AGAIN }, caller);
   }
 }

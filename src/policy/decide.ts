@@ -12,8 +12,8 @@ import {
   type Decision,
   type Detail,
   type EntryCheck,
+  holdsSecret,
   type IndexedRule,
-  isFilter,
   type Judgement,
   type RateCheck,
   type RuleMatch,
@@ -126,7 +126,7 @@ function withSequences(
 /** The matches with those of the limits that are over, in the order of the policies. */
 function withLimits({ rateChecks, found, sequences }: Judgement, retryAfter: readonly number[]): readonly RuleMatch[] {
   const all = [...found];
-  const isSecret = found.some(isFilter) || sequences?.isSecret === true;
+  const isSecret = holdsSecret({ found, sequences });
   rateChecks.forEach((check, i) => {
     const seconds = retryAfter[i] ?? 0;
     if (seconds === 0) return;

@@ -199,3 +199,8 @@ export type EntryCheck = RateCheck & {
   /** What of its conditions could not be evaluated. */
   unevaluated?: Unevaluated;
 };
+
+/** A filter, or a step of a sequence, found a secret in the event. */
+export function holdsSecret({ found, sequences }: Pick<Judgement, 'found' | 'sequences'>): boolean {
+  return found.some(isFilter) || sequences?.isSecret === true;
+}

@@ -36,6 +36,8 @@ export type OutsideAsked = {
   event: EventView;
   payloadText: string;
   traceId: string | undefined;
+  /** A step of a sequence found a secret in it. */
+  isOfSecret: boolean;
 };
 /** What a check has said of a question. */
 export type OutsideAnswer = (
@@ -50,7 +52,10 @@ const CHECKS_SHOWN_MAX = 20;
 const TEXT_CHARACTERS_MAX = 64 * 1024;
 
 /** undefined: no check is to be asked about this event. */
-export function outsideOf({ outside, redacted }: Judgement, { outcome }: Decision): OutsideAsked | undefined {
+export function outsideOf(
+  { outside, redacted, sequences }: Judgement,
+  { outcome }: Decision,
+): OutsideAsked | undefined {
   if (outside === undefined || outcome === 'blocked') return undefined;
   const { event, entries } = outside;
   const payloadText = redacted?.payloadText ?? event.payloadText;
@@ -72,20 +77,20 @@ export function outsideOf({ outside, redacted }: Judgement, { outcome }: Decisio
   }
   if (questions.size === 0) return undefined;
   const traceId = redacted === null ? event.trace_id : redacted.traceId;
-  return { questions: [...questions.values()], event, payloadText, traceId };
+  return { questions: [...questions.values()], event, payloadText, traceId, isOfSecret: sequences?.isSecret === true };
 }
 
 /** The decision with what the checks said. `answers`: of the questions, in their order. */
 export function withOutside(
   decision: Decision,
-  { questions, event }: OutsideAsked,
+  { questions, event, isOfSecret }: OutsideAsked,
   answers: readonly OutsideAnswer[],
   { entries, mintApprovalId }: { entries: readonly IndexedRule[]; mintApprovalId: () => string },
 ): Decision {
   const before = decision.matches.map(({ policy_id: id, detail }): RuleMatch => {
     return { entry: entries.find(({ rule }) => rule.policy.id === id)!, detail };
   });
-  const isSecret = before.some(isFilter);
+  const isSecret = before.some(isFilter) || isOfSecret;
   const found = questions.flatMap(({ entries: asking }, i) =>
     asking.flatMap((entry) => matchOf(entry, answers[i]!, { event, isSecret }) ?? []),
   );

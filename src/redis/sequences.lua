@@ -9,7 +9,8 @@
 -- missing; PEXPIRE a little over the window. An index: sorted set of a memory's scopes by the epoch ms at which nothing of them counts.
 -- The log of a memory: list of JSON, what occurred while it is not known, the oldest first; read by who makes it known.
 -- ARGV[1] JSON {memories: [[name, window, steps, at least, has unless 0/1, index, most, log]],
---   events: [[id, outcome, asks, marks, later, waitMs, at, agent, recorded 0/1]], submission, build}
+--   events: [[id, outcome, asks, marks, later, waitMs, at, agent, recorded 0/1, or 2: it may be blocked yet]],
+--   submission, build}
 --   later: key of what comes once it is approved or recorded, or 0
 --   build: nothing, or of who makes the one memory known {token, lease, read, policies, policy, text, wanted, member}: its steps are kept
 --   although it is not known; nothing is done where the key `lease` is not `token`. read: entries of the log that were kept; where there
@@ -248,8 +249,8 @@ local function note(memory, mark, outcome, id, agent, isKnown)
   redis.call('PEXPIRE', memory.log, string.format('%.0f', memory.window + 1000))
 end
 
--- `isKnown`: it is recorded, and approved if it had to be.
-local function keep(mark, outcome, id, agent, isKnown)
+-- `isKnown`: it is recorded, and approved if it had to be. `isOpen`: events of its own submission wait for it, too.
+local function keep(mark, outcome, id, agent, isKnown, isOpen)
   local memory, value = memories[mark[1]], mark[2]
   if not memory.known and not isBuild then return note(memory, mark, outcome, id, agent, isKnown) end
   local places, waits = {}, false
@@ -265,7 +266,7 @@ local function keep(mark, outcome, id, agent, isKnown)
       for _, field in ipairs(toMark(memory, key, value)) do
         if field ~= OVER then
           local state = cmsgpack.unpack(redis.call('HGET', key, field))
-          if waits and value ~= ANY then state[outcome == 'allowed' and 'unsettled' or 'waits'] = { at, id, input.submission, agent } end
+          if waits and value ~= ANY then state[outcome == 'allowed' and 'unsettled' or 'waits'] = { at, id, isOpen and '' or input.submission, agent } end
           for _, place in ipairs(places) do take(state, mark, place[1], place[2], id, agent) end
           redis.call('HSET', key, field, cmsgpack.pack(state))
         end
@@ -313,7 +314,7 @@ for i, event in ipairs(input.events) do
     answers[i][j] = answerTo(ask)
     if answers[i][j] ~= 0 and ask[7] == 1 then outcome = 'blocked' end
   end
-  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, event[8], event[9] == 1) end
+  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, event[8], event[9] == 1, event[9] == 2) end
   if outcome ~= 'blocked' and later > 0 then
     redis.call('HSET', keys[later], isBuild and memories[1].name or '', ARGV[3 + i])
     redis.call('PEXPIRE', keys[later], string.format('%.0f', waitMs))

@@ -6,11 +6,12 @@
 -- Result: 1, or 0 where there is no room and nothing was written.
 -- Guarantees: sent again under the same body's key it is held once.
 if redis.call('EXISTS', KEYS[3]) == 1 then return 1 end
-local bytes = #ARGV[5]
+-- A stream entry, a key and what holds them take a kilobyte.
+local bytes = #ARGV[4] + #ARGV[5] + 1024
 local own, all = redis.call('HGET', KEYS[2], ARGV[1]) or 0, redis.call('HGET', KEYS[2], '') or 0
 if own + bytes > tonumber(ARGV[2]) or all + bytes > tonumber(ARGV[3]) then return 0 end
 redis.call('SET', KEYS[3], ARGV[5])
-redis.call('XADD', KEYS[1], '*', 'account', ARGV[1], 'head', ARGV[4], 'body', ARGV[6])
+redis.call('XADD', KEYS[1], '*', 'account', ARGV[1], 'head', ARGV[4], 'body', ARGV[6], 'bytes', bytes)
 redis.call('HINCRBY', KEYS[2], ARGV[1], bytes)
 redis.call('HINCRBY', KEYS[2], '', bytes)
 return 1

@@ -127,7 +127,7 @@ export class ExternalChecks {
     const refused = await this.#records.add(
       account,
       record,
-      { keeping, details: { speaks, url }, atMs, answer },
+      { keeping, details: { speaks, url: withoutQuery(url) }, atMs, answer },
       actor,
     );
     if (refused !== undefined) throw refusal(refused, actor);
@@ -140,6 +140,7 @@ export class ExternalChecks {
     const target = targetUrl(url, this.#store.allowedHosts ?? NO_HOSTS);
     if (typeof target === 'string') throw invalid('/url', target);
     if (target.url.hash !== '') throw invalid('/url', 'must have no fragment');
+    if (url.endsWith(HIDDEN_QUERY)) throw invalid('/url', 'must say what stands behind the `?`, which is not shown');
     for (const field of ['model', 'prompt', 'language'] as const)
       if (record[field] !== undefined && !(field in OWN_FIELDS[speaks]))
         throw invalid(`/${field}`, `has no meaning for ${speaks}`);
@@ -178,11 +179,19 @@ function newRecord(body: CheckCreate, atMs: number): CheckRecord {
 }
 
 function shown({ agent_id: _, secret, id, name, speaks, url, ...rest }: CheckRecord): ExternalCheck {
-  return { id, name, speaks, url, secret_set: secret !== null, ...rest };
+  return { id, name, speaks, url: withoutQuery(url), secret_set: secret !== null, ...rest };
 }
 
 function shownIfAny(record: CheckRecord | null): ExternalCheck | null {
   return record === null ? null : shown(record);
+}
+
+const HIDDEN_QUERY = '?…';
+
+/** What stands there may be a secret, as in addresses of functions (`?code=…`). */
+function withoutQuery(url: string): string {
+  const at = url.indexOf('?');
+  return at < 0 ? url : url.slice(0, at) + HIDDEN_QUERY;
 }
 
 function invalid(path: string, message: string): ServiceError {

@@ -17,12 +17,11 @@ import { nothingRecorded } from './append-once.ts';
 export type HeldRequest = {
   account: string;
   head: string;
-  isDue: boolean;
-  key: { partition: number; entry: string; body: string };
+  /** Since it is held, by the clock of Redis. */
+  ageMs: number;
+  key: { partition: number; entry: string; body: string; bytes: string };
 };
 
-/** Batch processors send every 5 s: the span around those of one batch is in the next. */
-const HELD_MS = 6_000;
 /** The largest request fits twice. */
 const ACCOUNT_BYTES_MAX = 16 * 1024 * 1024;
 const BYTES_MAX = 64 * 1024 * 1024;
@@ -64,9 +63,9 @@ export class HeldSpans {
     const nowMs = await redisTime(this.#redis);
     return all.flatMap((entries, partition) =>
       entries.map(([entry, fields]) => {
-        const [, account, , head, , body] = fields as [string, string, string, string, string, string];
-        const isDue = nowMs - Number.parseInt(entry, 10) >= HELD_MS;
-        return { account, head, isDue, key: { partition, entry, body } };
+        const [, account = '', , head = '', , body = '', , bytes = ''] = fields;
+        const ageMs = nowMs - Number.parseInt(entry, 10);
+        return { account, head, ageMs, key: { partition, entry, body, bytes } };
       }),
     );
   }
@@ -79,8 +78,8 @@ export class HeldSpans {
   }
 
   /** It is recorded, or cannot be. */
-  async end({ account, key: { partition, entry, body } }: HeldRequest): Promise<void> {
-    await end.run(this.#redis, this.#keysOf(partition, body), [entry, account]);
+  async end({ account, key: { partition, entry, body, bytes } }: HeldRequest): Promise<void> {
+    await end.run(this.#redis, this.#keysOf(partition, body), [entry, account, bytes]);
   }
 
   #keysOf(partition: number, body: string): string[] {

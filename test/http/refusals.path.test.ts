@@ -160,6 +160,14 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
       const both = await Promise.all([api.post('/v1/backtests', order), api.post('/v1/backtests', order)]);
       return both.find(({ status }) => status !== 202) ?? both[0];
     },
+    check_in_use: async () => {
+      const check = { name: unique('check'), speaks: 'presidio', url: 'https://nowhere.invalid/analyze' };
+      const { id } = (await api.post('/v1/checks', check)).json;
+      const on = { on_timeout: 'skip', on_error: 'skip', on_overload: 'skip' };
+      const policy = { type: 'external_check', actions: ['log'], status: 'inactive' };
+      await api.post('/v1/policies', { name: unique('row'), ...policy, conditions: { check: check.name, ...on } });
+      return api.delete(`/v1/checks/${id}`);
+    },
     payload_too_large: () => api.post(path, big),
     unsupported_media_type: () => api.post(path, event(), { headers: { 'content-type': 'text/xml' } }),
     rate_limited: async () => hammer('/v1/agents/x', await keyOfASlowAccount()),

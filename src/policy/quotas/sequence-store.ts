@@ -246,7 +246,7 @@ class Call {
     this.keys = [names.sequences(account), names.sequencesApproved(account)];
   }
 
-  event({ id, agent, outcome, asks, marks, later: after, waitMs }: SequenceEvent, atMs: number): unknown[] {
+  event({ id, agent, outcome, asks, marks, later: after, waitMs, isOpen }: SequenceEvent, atMs: number): unknown[] {
     const later = after.length > 0 ? this.#key(this.#names.sequenceLater(this.#account, id)) : 0;
     return [
       id,
@@ -257,6 +257,7 @@ class Call {
       waitMs,
       atMs,
       agent,
+      ...(isOpen ? [2] : []),
     ];
   }
 

@@ -34,7 +34,7 @@ export type SequenceMark = {
 
 /**
  * `outcome`: what all but the sequences make of it. `later`: what it is a step of once it is recorded, and approved if
- * it has to be; that may come within `waitMs`.
+ * it has to be; that may come within `waitMs`. `isOpen`: what is asked later may block it, e.g. a check outside.
  */
 export type SequenceEvent = {
   id: string;
@@ -44,6 +44,7 @@ export type SequenceEvent = {
   marks: readonly SequenceMark[];
   later: readonly SequenceMark[];
   waitMs: number;
+  isOpen?: boolean;
 };
 
 export type Occurrence = { id: string; atMs: number; path: string };
