@@ -249,6 +249,44 @@ t.test('shadows, previews and backtests read what was said, and ask no one', asy
   for (const id of [inForce, shadow, unknown]) await api.delete(`/v1/policies/${id}`);
 });
 
+t.test('a step that a check may block yet is no `unless` for its own batch', async (t) => {
+  await check('approves', 'own');
+  const conditions = { type: 'tool_call', tool: 'approve', check: 'approves', fields: ['payload.note'], ...SAID };
+  const asked = await policy(conditions);
+  const paid = await policy(
+    { type: 'tool_call', tool: 'pay', unless: { tool: 'approve' }, within: '1h' },
+    { type: 'sequence' },
+  );
+  const call = (tool: string, note: string) => ({ type: 'tool_call', payload: { tool, note } });
+  const sent = async (...batch: object[]) => {
+    const { id } = (await api.post('/v1/agents', { name: `pays ${Math.random()}` })).json;
+    const { results } = (await api.post(`/v1/agents/${id}/events/batch`, { events: batch })).json;
+    const pays = async () => (await api.post(`/v1/agents/${id}/events`, call('pay', ''))).json.policy_result.outcome;
+    return { outcomes: results.map((one: { policy_result: { outcome: string } }) => one.policy_result), pays };
+  };
+  // What occurred before the sequence was made is read first.
+  const known = async () => (await sent(call('approve', 'good'))).pays();
+  t.equal(await api.until(known, (outcome) => outcome === 'allowed'), 'allowed', 'approved before, and recorded');
+  const evil = await sent(call('approve', 'evil'), call('pay', ''));
+  t.match(evil.outcomes, [{ outcome: 'blocked' }, { outcome: 'blocked', matches: [{ type: 'sequence' }] }]);
+  t.match(evil.outcomes[1].matches[0].detail, { reason: 'not_finished' });
+  t.equal(await evil.pays(), 'blocked', 'and what was blocked was no approval');
+  for (const id of [paid, asked]) await api.delete(`/v1/policies/${id}`);
+});
+
+t.test('a secret in the query of an address is not shown', async (t) => {
+  const url = `${judges.url}/own?code=sesame`;
+  const made = await api.post('/v1/checks', { name: 'with a query', speaks: 'gatehouse', url });
+  t.equal(made.json.url, `${judges.url}/own?…`);
+  const { id } = made.json;
+  t.match(await api.patch(`/v1/checks/${id}`, { url: made.json.url }), { status: 400 });
+  t.equal((await api.patch(`/v1/checks/${id}`, { url: `${url}2` })).status, 200);
+  const { logs } = (await api.get('/v1/audit-logs?resource_type=check')).json;
+  t.ok(logs.length > 1 && !JSON.stringify([logs, (await api.get('/v1/checks')).json]).includes('sesame'));
+  await api.post(`/v1/checks/${id}/try`, { text: 'evil' });
+  t.equal(askedAt('own?code=sesame2').length, 1, 'it is sent');
+});
+
 t.test('a check is tried', async (t) => {
   const id = await check('tried', 'presidio/analyze', { speaks: 'presidio' });
   t.match((await api.post(`/v1/checks/${id}/try`, { text: 'evil' })).json, {
