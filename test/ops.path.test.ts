@@ -67,6 +67,12 @@ t.test(
       t.ok(answer.ok, `${url}: ${answer.status}`);
       return (await answer.json()) as { id: string; policy_result: { outcome: 'allowed' | 'blocked' } };
     };
+    const budgets = { headers: { Authorization: `Bearer ${service.key}` } };
+    t.equal(
+      (await fetch(`${service.url}/v1/budgets?check=true`, budgets)).status,
+      200,
+      'drift is known once it is asked',
+    );
     const agent = await call('/v1/agents', { name: 'watched' });
     const conditions = { patterns: ['forbidden'] };
     const policy = await call('/v1/policies', {

@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 8_400,
   'src/stores': 700,
   'src/streams': 2_600,
-  test: 71_100,
+  test: 71_300,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

@@ -11,7 +11,7 @@ import type { BudgetReserved } from '../../schemas/event.ts';
 import type { PriceList } from '../common/prices/price-list.ts';
 import { holdsSecret, type Judgement, type RuleMatch, type SpendCheck } from '../policy/judgement.ts';
 import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
-import type { Reserve, SpendAnswer, SpendOf, SpendRequest, Use } from '../policy/quotas/spend-store.ts';
+import type { Reserve, SpendAnswer, SpendOf, SpendRequest } from '../policy/quotas/spend-store.ts';
 import { budgetMatch, budgetReserved, type Reserved, readReserved } from '../policy/spends/spend-detail.ts';
 import { formOf, hashed, lifeOf, scopeName, scopeShown, spendOf, windowArgument } from '../policy/spends/spend-form.ts';
 import type { Arrivals } from './arrival.ts';
@@ -38,6 +38,8 @@ export class BudgetsAsked {
   readonly #said = new Map<number, BudgetReserved[]>();
   readonly #exhausted = new Map<number, { policyId: string; counter: string; windowMs: number }[]>();
   #reserved: SpendCall[] = [];
+  /** What completions belong to. */
+  readonly #used: SpendRequest[] = [];
   #settled: { element: number; check: SpendCheck; scope: string; shown: string; amount: number; target: string }[] = [];
   /** Budgets of which is not known yet what was spent before. */
   readonly unknown = new Set<string>();
@@ -82,15 +84,24 @@ export class BudgetsAsked {
     });
   }
 
-  /** What is held for events that are blocked, or for all of them; to be given back. */
+  /**
+   * What is held for events that are blocked, or for all of them where they are not recorded; to be given back. What
+   * completions have used is then open again.
+   */
   releases(judged?: readonly (Decided | null)[]): SpendRequest[] {
     const isKept = ({ element }: SpendCall) => judged !== undefined && judged[element]?.decision.outcome !== 'blocked';
     const gone = this.#reserved.filter((asked) => !isKept(asked));
     this.#reserved = this.#reserved.filter(isKept);
-    return gone.map(({ element, request }) => {
+    const released = gone.map(({ element, request }): SpendRequest => {
       const id = this.#parts.arrivals.idOf(element);
-      return { of: request.of, operation: this.#useOf(id, { target: id, who: '', model: '', amount: 0, output: -1 }) };
+      return { of: request.of, operation: { op: 'release', ...this.#about(id, id) } } as const;
     });
+    if (judged !== undefined) return released;
+    return [...released, ...this.#used.splice(0)];
+  }
+
+  #about(id: string, target: string) {
+    return { id, agent: this.#parts.agent.id, who: '', target };
   }
 
   /** JSON of what the events have used, for the pipelines (schemas/entry.ts); undefined: nothing. */
@@ -159,16 +170,11 @@ export class BudgetsAsked {
     const target = typeof event.payload['for'] === 'string' ? event.payload['for'] : '';
     // What failed is known by its model: an error of something else releases nothing.
     if (isError && target === '' && model === undefined) return;
-    const amount = isError ? 0 : usedOf(said, check.entry.rule.terms as BudgetTerms, prices);
-    const operation = this.#useOf(arrivals.fix(element), {
-      ...{ target, amount, who: whoOf(check, model ?? ''), model: modelName(event.agent_id, model ?? '') },
-      output: isError ? -1 : (outputTokens(said) ?? -1),
-    });
+    const about = { ...this.#about(arrivals.fix(element), target), who: whoOf(check, model ?? '') };
+    const amount = usedOf(said, check.entry.rule.terms as BudgetTerms, prices);
+    const used = { model: modelName(event.agent_id, model ?? ''), amount, output: outputTokens(said) ?? -1 };
+    const operation = isError ? ({ op: 'release', ...about } as const) : ({ op: 'use', ...about, ...used } as const);
     this.#asked.push({ element, check, request: { of: ofCheck(check), operation } });
-  }
-
-  #useOf(id: string, more: Pick<Use, 'target' | 'who' | 'model' | 'amount' | 'output'>): Use {
-    return { op: 'use', id, agent: this.#parts.agent.id, ...more };
   }
 
   #reservation(asked: SpendCall, answer: Reserved): void {
@@ -188,12 +194,16 @@ export class BudgetsAsked {
     if (answer.word === 'no') addTo(this.#exhausted, element, exhaustedOf(check, answer, this.#parts.nowMs));
   }
 
-  #use({ element, check }: SpendCall, [word, scope, target, isKnown, amount]: SpendAnswer): void {
+  #use({ element, check, request }: SpendCall, [word, scope, target, isKnown, amount]: SpendAnswer): void {
     const { entry, event, holds } = check;
     if (isKnown !== '1') this.unknown.add(entry.rule.policy.id);
     if (word === 'twice' || event.type === 'error') return;
     if (word === 'own' && (!holds || amount === '0')) return;
     const shown = scopeShown(entry.rule.terms as BudgetTerms, check.scope);
+    if (word === 'found') {
+      const id = this.#parts.arrivals.idOf(element);
+      this.#used.push({ of: request.of, operation: { op: 'unuse', ...this.#about(id, target!) } });
+    }
     const of = word === 'found' ? { scope: scope!, target: target! } : { scope: scopeName(check.scope), target: '' };
     const isSecret = holdsSecret(this.#parts.judgements[element]!);
     this.#settled.push({ element, check, shown: isSecret ? '' : shown, amount: Number(amount), ...of });

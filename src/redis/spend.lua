@@ -4,10 +4,10 @@
 --   :c:SCOPE hash   s<part> -> what stored events of this part of the window used, f<part> -> the same read from stored rows at first,
 --                   reserved -> sum of what is held, m<stream> -> place of the last settlement, w<share> -> until when it is said, and where
 --   :a:SCOPE hash reservation -> amount; :e:SCOPE sorted set reservation -> its end, epoch ms
---   :r:ID hash scope, agent, who, by: a reservation, by the id of its event; :o:WHO sorted set of those that no completion was found for
+--   :r:ID hash scope, agent, who, amount, ends, by: a reservation, by the id of its event; :o:WHO sorted set of those that no completion was found for
 --   :h:WHO hash: how often how many output tokens were seen, by a scale of fourths of powers of two; :n hash scope -> how it is shown
 --   :k hash from -> epoch ms: what arrived before is read from stored rows; known -> 1: that is done
--- ARGV one for each key: JSON of the operation, `op` of reserve, use, settle, read, begin, fill, known (src/policy/quotas/spend-store.ts)
+-- ARGV one for each key: JSON of the operation, `op` of reserve, use, unuse, release, settle, read, begin, fill, known (src/policy/quotas/spend-store.ts)
 -- Result: for each a list of texts.
 -- Guarantees: left = limit - spent - what is held and has not ended, in one step; an id is reserved for once; a place of a stream settles
 -- once; what ended is no longer held, whatever process died. Everything has an end: the window, or the hold.
@@ -139,7 +139,7 @@ local function reserve(base, op)
   redis.call('HSET', counter.a, op.id, text(amount))
   redis.call('ZADD', counter.e, ends, op.id)
   redis.call('HINCRBY', counter.c, 'reserved', text(amount))
-  redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who)
+  redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who, 'amount', text(amount), 'ends', ends)
   redis.call('PEXPIRE', reservation, text(2 * op.hold + STORED_MS))
   redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
   redis.call('ZADD', open, ends, op.id)
@@ -148,28 +148,70 @@ local function reserve(base, op)
   return answer(isOver and 'no' or 'yes', amount, left - amount)
 end
 
--- { own, found, twice; scope; reservation; 1: known; amount }: what a completion or an error belongs to. What was held becomes what was
--- used; where that is not known, -1, it stays as it was.
+-- The reservation that an event is about; nil: none.
+local function reservationOf(base, op)
+  local id = op.target
+  if id == '' and op.who ~= '' then id = redis.call('ZRANGEBYSCORE', base .. ':o:' .. op.who, text(now), '+inf', 'LIMIT', 0, 1)[1] or '' end
+  if id == '' then return nil end
+  local key = base .. ':r:' .. id
+  local scope, agent, who, by, amount, ends = unpack(redis.call('HMGET', key, 'scope', 'agent', 'who', 'by', 'amount', 'ends'))
+  if not scope or agent ~= op.agent then return nil end
+  local held = redis.call('HGET', base .. ':a:' .. scope, id)
+  local one = { id = id, key = key, scope = scope, open = base .. ':o:' .. who, by = by }
+  one.amount, one.ends, one.held = tonumber(amount), tonumber(ends), held and tonumber(held)
+  return one
+end
+
+local function hold(base, one, amount)
+  redis.call('HSET', base .. ':a:' .. one.scope, one.id, text(amount))
+  redis.call('HINCRBY', base .. ':c:' .. one.scope, 'reserved', text(amount - one.held))
+end
+
+-- { own, found, twice; scope; reservation; 1: known; amount }: what a completion belongs to. What was held becomes what was used; where
+-- that is not known, -1, it is what was reserved.
 local function use(base, op)
   local isKnown = redis.call('HGET', base .. ':k', 'known') or '0'
   if op.output >= 0 then learn(base .. ':h:' .. op.model, op.output) end
-  local id = op.target
-  if id == '' and op.who ~= '' then id = redis.call('ZRANGEBYSCORE', base .. ':o:' .. op.who, text(now), '+inf', 'LIMIT', 0, 1)[1] or '' end
-  if id == '' then return { 'own', '', '', isKnown, text(math.max(0, op.amount)) } end
-  local reservation = base .. ':r:' .. id
-  local scope, agent, who, by = unpack(redis.call('HMGET', reservation, 'scope', 'agent', 'who', 'by'))
-  if not scope or agent ~= op.agent then return { 'own', '', '', isKnown, text(math.max(0, op.amount)) } end
-  if by and by ~= op.id then return { 'twice', scope, id, isKnown, '0' } end
-  redis.call('HSET', reservation, 'by', op.id)
-  redis.call('ZREM', base .. ':o:' .. who, id)
-  local held = redis.call('HGET', base .. ':a:' .. scope, id)
-  local amount = op.amount < 0 and tonumber(held or 0) or op.amount
-  if held then
-    redis.call('HSET', base .. ':a:' .. scope, id, text(amount))
-    redis.call('HINCRBY', base .. ':c:' .. scope, 'reserved', text(amount - tonumber(held)))
-    redis.call('ZADD', base .. ':e:' .. scope, 'GT', text(now + STORED_MS), id)
+  local one = reservationOf(base, op)
+  if not one then return { 'own', '', '', isKnown, text(math.max(0, op.amount)) } end
+  if one.by and one.by ~= op.id then return { 'twice', one.scope, one.id, isKnown, '0' } end
+  redis.call('HSET', one.key, 'by', op.id)
+  redis.call('ZREM', one.open, one.id)
+  local amount = op.amount < 0 and (one.held or one.amount) or op.amount
+  if one.held then
+    hold(base, one, amount)
+    redis.call('ZADD', base .. ':e:' .. one.scope, 'GT', text(now + STORED_MS), one.id)
   end
-  return { 'found', scope, id, isKnown, text(math.max(0, amount)) }
+  return { 'found', one.scope, one.id, isKnown, text(math.max(0, amount)) }
+end
+
+-- A completion that was not recorded has used nothing: another may come.
+local function unuse(base, op)
+  local one = reservationOf(base, op)
+  if not one or one.by ~= op.id then return {} end
+  redis.call('HDEL', one.key, 'by')
+  if not one.held then return {} end
+  hold(base, one, one.amount)
+  -- In its old place: the oldest is meant where a completion names none.
+  local life = one.ends - now
+  if life <= 0 then return {} end
+  redis.call('ZADD', one.open, text(one.ends), one.id)
+  if redis.call('PTTL', one.open) < life then redis.call('PEXPIRE', one.open, text(life)) end
+  return {}
+end
+
+-- As `use`: the call came to nothing, and nothing is held of it. Where it is made all the same, it is charged as one that was not asked about.
+local function release(base, op)
+  local isKnown = redis.call('HGET', base .. ':k', 'known') or '0'
+  local one = reservationOf(base, op)
+  if not one then return { 'own', '', '', isKnown, '0' } end
+  if one.by then return { 'twice', one.scope, one.id, isKnown, '0' } end
+  redis.call('DEL', one.key)
+  redis.call('ZREM', one.open, one.id)
+  redis.call('HDEL', base .. ':a:' .. one.scope, one.id)
+  redis.call('ZREM', base .. ':e:' .. one.scope, one.id)
+  if one.held then redis.call('HINCRBY', base .. ':c:' .. one.scope, 'reserved', text(-one.held)) end
+  return { 'found', one.scope, one.id, isKnown, '0' }
 end
 
 local function isAfter(place, mark)
@@ -256,7 +298,7 @@ local function known(base)
   return {}
 end
 
-local operations = { reserve = reserve, use = use, settle = settle, read = read, begin = begin, fill = fill, known = known }
+local operations = { reserve = reserve, use = use, unuse = unuse, release = release, settle = settle, read = read, begin = begin, fill = fill, known = known }
 local results = {}
 for i, base in ipairs(KEYS) do
   local op = cjson.decode(ARGV[i])

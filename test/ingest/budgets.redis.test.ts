@@ -156,7 +156,7 @@ t.test('shares are said once a window, and again where an entry is delivered aga
 });
 
 const STEP = fc.record({
-  kind: fc.constantFrom('prompt', 'prompt', 'completion', 'completion', 'error', 'again'),
+  kind: fc.constantFrom('prompt', 'prompt', 'completion', 'completion', 'lost', 'error', 'again'),
   who: fc.constantFrom('a', 'b'),
   amount: fc.integer({ min: 0, max: 40 }),
   saysUse: fc.boolean(),
@@ -185,14 +185,27 @@ for (const fronts of [1, 2, 8])
           } else if (kind === 'again') {
             const last = settlements.at(-1);
             if (last !== undefined) await ask(one, of, last);
+          } else if (kind === 'error') {
+            const about = { agent, who, target };
+            const [word, , found] = await ask(one, of, { op: 'release', id, ...about });
+            const expected = reference.release(about, nowMs);
+            if (word !== expected.word || (word === 'found' && found !== expected.target))
+              throw new Error(`released ${word} ${found} ${JSON.stringify(expected)}`);
           } else {
-            const used = kind === 'error' ? 0 : saysUse ? amount : -1;
+            const used = saysUse ? amount : -1;
             const [word, , found, , charged] = await ask(one, of, using(id, target, used, who));
             const expected = reference.use(id, { agent, who, target, amount: used }, nowMs);
             if (word !== expected.word || (word === 'found' && found !== expected.target))
               throw new Error(`${word} ${found} ${JSON.stringify(expected)}`);
-            if (word === 'twice' || kind === 'error') continue;
+            if (word === 'twice') continue;
             if (Number(charged) !== expected.amount) throw new Error(`charged ${charged} ${expected.amount}`);
+            if (kind === 'lost') {
+              if (word === 'found') {
+                await ask(one, of, { op: 'unuse', id, agent, who: '', target: found! });
+                reference.unuse(id, found!);
+              }
+              continue;
+            }
             const settlement = settling(i + 1, expected.target, expected.amount, { part: reference.partOf(nowMs) });
             settlements.push(settlement);
             await ask(one, of, settlement);

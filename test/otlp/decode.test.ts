@@ -8,7 +8,7 @@ import { exactJson } from '../../src/common/exact-json.ts';
 import { decodeJson } from '../../src/otlp/decode-json.ts';
 import { decodeProtobuf } from '../../src/otlp/decode-protobuf.ts';
 import { ATTRIBUTES_MAX, DEPTH_MAX, type DecodedSpans, SPANS_MAX, Undecodable } from '../../src/otlp/span.ts';
-import { groupsOf, readSpans } from '../../src/otlp/span-groups.ts';
+import { groupsOf, nothingKept, readSpans } from '../../src/otlp/span-groups.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { encode } from '../support/otlp-protobuf.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
@@ -107,7 +107,8 @@ const OPTIONS = { boundTo: undefined, isTimely: () => true };
 
 function refusal(body: Uint8Array, form: 'json' | 'protobuf'): { message: string; tooLarge: boolean } {
   try {
-    groupsOf(readSpans({ body, form }, OPTIONS), new Map());
+    const found = readSpans({ body, form }, OPTIONS);
+    if (groupsOf(found, new Map()).length === 0 && found.rejected > 0) throw nothingKept(found);
   } catch (error) {
     if (error instanceof Undecodable) return { message: error.message, tooLarge: error.tooLarge };
     throw error;

@@ -1,6 +1,14 @@
 // A budget as it is meant to count, in plain lists, for random traces against src/redis/spend.lua: no Redis, no script,
 // and nothing of the service.
-type Held = { id: string; agent: string; who: string; amount: number; endMs: number; by: string | undefined };
+type Held = {
+  id: string;
+  agent: string;
+  who: string;
+  amount: number;
+  reserved: number;
+  endMs: number;
+  by: string | undefined;
+};
 type Stored = { part: number; amount: number };
 
 /** One scope of a budget with a sliding window of `windowMs`; times are epoch ms. */
@@ -42,7 +50,7 @@ export class ReferenceBudget {
     if (this.#held.some((held) => held.id === id && held.endMs > nowMs)) return true;
     const fits = amount <= this.left(nowMs);
     if (fits || this.#isCounted)
-      this.#held.push({ id, agent, who, amount, endMs: nowMs + this.#holdMs, by: undefined });
+      this.#held.push({ id, agent, who, amount, reserved: amount, endMs: nowMs + this.#holdMs, by: undefined });
     return fits;
   }
 
@@ -63,6 +71,29 @@ export class ReferenceBudget {
     held.amount = used;
     held.endMs = Math.max(held.endMs, nowMs + 60_000);
     return { word: 'found', target: held.id, amount: used };
+  }
+
+  /** The completion is not recorded: what it had used is as it was reserved. */
+  unuse(id: string, target: string): void {
+    const held = this.#held.find((one) => one.id === target);
+    if (held === undefined || held.by !== id) return;
+    held.by = undefined;
+    held.amount = held.reserved;
+  }
+
+  /** An error: as `use`, and then there is no such reservation. */
+  release(
+    { agent, who, target }: { agent: string; who: string; target: string },
+    nowMs: number,
+  ): { word: 'found' | 'own' | 'twice'; target: string } {
+    const held =
+      target === ''
+        ? this.#held.find((one) => one.who === who && one.by === undefined && one.endMs > nowMs)
+        : this.#held.find((one) => one.id === target && one.agent === agent);
+    if (held === undefined) return { word: 'own', target: '' };
+    if (held.by !== undefined) return { word: 'twice', target: held.id };
+    this.#held = this.#held.filter((one) => one !== held);
+    return { word: 'found', target: held.id };
   }
 
   /** Each place of each stream once. */

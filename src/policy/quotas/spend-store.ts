@@ -32,7 +32,7 @@ export type Reserve = Scoped & {
   counted: boolean;
 };
 /** `target`: the prompt's id, '': it does not say. `amount`, `output` -1: unknown. */
-export type Use = {
+type Use = {
   op: 'use';
   id: string;
   agent: string;
@@ -42,6 +42,10 @@ export type Use = {
   amount: number;
   output: number;
 };
+/** An error, or a prompt that is blocked or not recorded. As of Use. */
+type Release = Pick<Use, 'id' | 'agent' | 'who' | 'target'> & { op: 'release' };
+/** The completion `id`, which had used `target`, is not recorded. */
+type Unuse = Omit<Release, 'op'> & { op: 'unuse' };
 /** `at`: epoch ms of its arrival; `place`: of its entry in the stream, the first two, and in the entry. */
 export type Settle = Scoped & {
   op: 'settle';
@@ -60,6 +64,8 @@ type Fill = Scoped & { op: 'fill'; parts: readonly number[] };
 export type SpendOperation =
   | Reserve
   | Use
+  | Release
+  | Unuse
   | Settle
   | ReadSpend
   | Fill
