@@ -125,7 +125,7 @@ export class Budgets {
     if (isKnown === '1') return;
     await sleep(LATE_MS);
     if (!(await this.#parts.stored(account))) return;
-    const amounts = await this.#amounts(account, known, Number(from) - 1);
+    const amounts = await this.#amounts(account, known, { toMs: Number(from) - 1, countedMs: Number(from) });
     const scopes = new Map<string, { shown: string; parts: number[] }>();
     for (const { scope, shown, part, amount } of amounts) {
       const of = scopes.get(scope) ?? { shown, parts: [] };
@@ -141,13 +141,21 @@ export class Budgets {
   /** By scope, in the window that ends now. */
   async #stored(account: string, known: Known): Promise<ReadonlyMap<string, number>> {
     const sums = new Map<string, number>();
-    for (const { scope, amount } of await this.#amounts(account, known, Date.now()))
+    const [from] = await this.#run(account, known, { op: 'begin', life: lifeOf(known.terms) });
+    for (const { scope, amount } of await this.#amounts(account, known, { toMs: Date.now(), countedMs: Number(from) }))
       sums.set(scope, (sums.get(scope) ?? 0) + amount);
     return sums;
   }
 
-  /** What rows say that arrived in the window, until `toMs`, and since the last reset. */
-  #amounts(account: string, known: Known, toMs: number): Promise<SettledAmount[]> {
+  /**
+   * What rows say that arrived in the window, until `toMs`, and since the last reset. From `countedMs` on they say it
+   * themselves: a second completion of a call is then no call of before the policy.
+   */
+  #amounts(
+    account: string,
+    known: Known,
+    { toMs, countedMs }: { toMs: number; countedMs: number },
+  ): Promise<SettledAmount[]> {
     const { policy, unit } = known;
     const { window } = known.terms;
     const nowMs = Date.now();
@@ -159,7 +167,7 @@ export class Budgets {
     return this.#parts.settled(account, {
       ...{ policyId: policy.id, unit, fromMs: Math.max(beginMs, resetMs), toMs, part: isRolling ? 0 : part },
       rollingMs: isRolling ? window.ms : 0,
-      past: pastOf(known),
+      past: pastOf(known, countedMs),
     });
   }
 }
@@ -174,10 +182,11 @@ function knownOf(policy: Policy): Known {
 }
 
 /** undefined: whom a call from before the policy would have been charged to is not in its row. */
-function pastOf({ policy, terms: { per, limit }, isPlain }: Known): PastOfBudget | undefined {
+function pastOf({ policy, terms: { per, limit }, isPlain }: Known, countedMs: number): PastOfBudget | undefined {
   if (!isPlain || (per !== 'agent' && per !== 'account')) return undefined;
   const { agent_id: agentId, created_at: createdAt } = policy;
-  return { agentId, per, beforeMs: Date.parse(createdAt) + IN_FORCE_MS, of: limit.unit, currency: limit.currency };
+  const beforeMs = Math.min(Date.parse(createdAt) + IN_FORCE_MS, countedMs);
+  return { agentId, per, beforeMs, of: limit.unit, currency: limit.currency };
 }
 
 function itemOf(
