@@ -49,6 +49,20 @@ export class Budgets {
     this.#parts = parts;
   }
 
+  /**
+   * A budget was made or changed: reads what was spent before, so that its first call need not wait for that. Once it
+   * is in force everywhere, since what comes before that is charged by its rows. Never throws.
+   */
+  made(account: string): void {
+    const begin = async () => {
+      await sleep(IN_FORCE_MS / 2, undefined, { ref: false });
+      const all = await this.#inForce(account, undefined);
+      const ids = all.map(({ policy }) => policy.id);
+      this.know(account, ids);
+    };
+    void begin().catch(() => undefined);
+  }
+
   /** Begins it, unless it is under way. Never throws. */
   know(account: string, policyIds: readonly string[]): void {
     for (const id of policyIds) {

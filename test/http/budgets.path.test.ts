@@ -197,6 +197,15 @@ t.test('by every way that events come: batches, large ones, under a key, as span
   t.match(await stateOf(id, true), { reserved: 0, drift: 0 }, 'spans settle, and reserve nothing');
 });
 
+t.test('the first call of a budget that was made some seconds ago finds it known', async (t) => {
+  const agent = await agentOf();
+  const conditions = { limit: { events: 1 }, window: '1h' };
+  const policy = { name: `budget ${++names}`, type: 'budget', agent_id: agent, actions: ['block'], conditions };
+  const { id } = (await api.post('/v1/policies', policy)).json;
+  await sleep(4 * IN_FORCE_MS);
+  t.match((await post(agent, prompt({}))).json.policy_result, { outcome: 'allowed', budgets: [{ policy_id: id }] });
+});
+
 t.test('what a budget blocks takes no permit of a rate limit', async (t) => {
   const agent = await agentOf();
   await budget(agent, { limit: { events: 1 }, window: '1h' });

@@ -56,6 +56,7 @@ export const policyRoutes: Route[] = [
     },
     async handle({ account, body, actor, idempotency }, { registry }) {
       const { answer } = await registry.policies.create(account, body, actor, idempotency);
+      if (body.type === 'budget') registry.budgets.made(account);
       return { status: 201, body: answer, headers: { ETag: etagOf(1) } };
     },
   }),
@@ -278,7 +279,9 @@ export const policyRoutes: Route[] = [
     },
     async handle({ account, params, body, revisions, actor }, { registry }) {
       const id = policyIdOf(params[0]!);
-      return versioned(found(await registry.policies.patch(account, id, { body, revisions }, actor), 'policy'));
+      const policy = found(await registry.policies.patch(account, id, { body, revisions }, actor), 'policy');
+      if (policy.type === 'budget') registry.budgets.made(account);
+      return versioned(policy);
     },
   }),
   route({
