@@ -43,17 +43,21 @@ export function eventTokens({ payload, isObserved }: Spending): number | null {
 }
 
 /** Output alone; null: it does not say. */
-export function outputTokens({ payload, isObserved }: Spending): number | null {
+export function outputTokens(spending: Spending): number | null {
+  return saidOf(spending).parts?.output ?? null;
+}
+
+/** What the event says itself comes first. `found`: what the provider's answer in it says. */
+function saidOf({ payload, isObserved }: Spending) {
   const found = isObserved ? undefined : usageOf(payload);
-  return (ownParts(payload) ?? (found === undefined ? null : partsOfUsage(found.usage, found.total)))?.output ?? null;
+  return { found, parts: ownParts(payload) ?? (found === undefined ? null : partsOfUsage(found.usage, found.total)) };
 }
 
 /** In millionths. undefined: it says no tokens; null: what they cost is unknown. */
 export function eventCost(prices: PriceList, spending: Spending): number | null | undefined {
-  const { payload, occurredAt, isObserved } = spending;
+  const { payload, occurredAt } = spending;
   if (eventTokens(spending) === null) return undefined;
-  const found = isObserved ? undefined : usageOf(payload);
-  const parts = ownParts(payload) ?? (found === undefined ? null : partsOfUsage(found.usage, found.total));
+  const { found, parts } = saidOf(spending);
   const model = modelOf(payload, found?.answer);
   const tier = payload['batch'] === true ? BATCH : (found?.usage['service_tier'] ?? found?.answer['service_tier']);
   if (parts === null || model === undefined || (typeof tier === 'string' && PRICED_APART.has(tier))) return null;

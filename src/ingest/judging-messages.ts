@@ -55,8 +55,8 @@ export type SpansMessage = Dated &
     account: string;
     requestId: string;
     boundTo: string | undefined;
-    /** Spans whose owner may be known soon are left out. */
-    mayWait: boolean;
+    /** It was submitted before: no span waits any more, and its bytes were counted. */
+    isAgain: boolean;
   } & SentSpans;
 export type ToThread =
   | SubmitMessage

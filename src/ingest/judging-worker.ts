@@ -119,8 +119,6 @@ export type SpansToJudge = {
   spans: Omit<SpansMessage, 'kind' | 'id' | keyof SentRules | 'body' | 'lastMoment'> & { body: Buffer };
   rules: RuleSet;
   calls: SpanCalls;
-  /** It was submitted before, and its bytes counted. */
-  isAgain: boolean;
 };
 
 export class JudgingWorker implements Part, PolicyWork {
@@ -191,7 +189,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** Rejects with what the caller is answered. */
-  async submitSpans({ spans, rules, calls, isAgain }: SpansToJudge, caller: Leaving): Promise<SubmittedSpans> {
+  async submitSpans({ spans, rules, calls }: SpansToJudge, caller: Leaving): Promise<SubmittedSpans> {
     const { account, body } = spans;
     const submitted = await this.#run<SubmittedSpans>(
       'spans',
@@ -204,7 +202,7 @@ export class JudgingWorker implements Part, PolicyWork {
       { bytes: body.length, spans: calls, caller },
     );
     const { counts } = submitted;
-    this.#count(account, isAgain ? { ...counts, bytes: 0 } : counts);
+    this.#count(account, spans.isAgain ? { ...counts, bytes: 0 } : counts);
     return submitted;
   }
 

@@ -171,9 +171,12 @@ export class BudgetsAsked {
     // What failed is known by its model: an error of something else releases nothing.
     if (isError && target === '' && model === undefined) return;
     const about = { ...this.#about(arrivals.fix(element), target), who: whoOf(check, model ?? '') };
-    const amount = usedOf(said, check.entry.rule.terms as BudgetTerms, prices);
-    const used = { model: modelName(event.agent_id, model ?? ''), amount, output: outputTokens(said) ?? -1 };
-    const operation = isError ? ({ op: 'release', ...about } as const) : ({ op: 'use', ...about, ...used } as const);
+    const used = () => ({
+      model: modelName(event.agent_id, model ?? ''),
+      amount: usedOf(said, check.entry.rule.terms as BudgetTerms, prices),
+      output: outputTokens(said) ?? -1,
+    });
+    const operation = isError ? ({ op: 'release', ...about } as const) : ({ op: 'use', ...about, ...used() } as const);
     this.#asked.push({ element, check, request: { of: ofCheck(check), operation } });
   }
 

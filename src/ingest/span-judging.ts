@@ -68,10 +68,11 @@ export class SpanJudging {
 
   /** As SubmittedSpans. */
   async record(message: SpansMessage, nowMs: number): Promise<SpanCounts & { awaited: string[][] }> {
-    const { boundTo, signal = 'traces', mayWait } = message;
+    const { boundTo, signal = 'traces', isAgain } = message;
     const isTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
     const found = readOrRefused(signal, () => readSpans(message, { boundTo, isTimely: isTime }));
     const known = await this.#owners(found, message);
+    const mayWait = signal === 'traces' && !isAgain;
     const waiting = new Set(mayWait ? found.kept.filter((span) => mayBeKnownSoon(span, known)) : []);
     if (waiting.size > 0) found.kept = found.kept.filter((span) => !waiting.has(span));
     const groups = groupsOf(found, known);

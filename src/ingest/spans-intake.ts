@@ -42,11 +42,10 @@ type HeldHead = {
   actor: Actor;
   awaited: readonly (readonly string[])[];
 };
-type SentRequest = Omit<SpansToJudge['spans'], 'mayWait'>;
+type SentRequest = Omit<SpansToJudge['spans'], 'isAgain'>;
 type Leaving = Parameters<JudgingWorker['submitSpans']>[1];
 
 const NEVER_LEAVES: Leaving = { isGone: false, whenGone: () => undefined };
-const AGAIN = 'again';
 /** Batch processors send every 5 s: the span around those of one batch is in the next. */
 const HELD_MS = 6_000;
 /** What is refused by then will be, e.g. for want of a quota. */
@@ -77,11 +76,11 @@ export class SpansIntake {
   async #submit(sent: SentRequest, actor: Actor, caller: Caller): Promise<SpansOutcome> {
     const { held, onSpans } = this.#parts;
     const { account, requestId, form, signal = 'traces', body } = sent;
-    let outcome = await this.#record({ ...sent, mayWait: signal === 'traces' }, actor, caller);
+    let outcome = await this.#record({ ...sent, isAgain: false }, actor, caller);
     const { awaited } = outcome;
     const head: HeldHead = { requestId, form, signal, actor, awaited: awaited.slice(0, AWAITED_MAX) };
     if (awaited.length > 0 && !(await held.hold(account, JSON.stringify(head), body)))
-      outcome = await this.#record({ ...sent, mayWait: false }, actor, caller, AGAIN);
+      outcome = await this.#record({ ...sent, isAgain: true }, actor, caller);
     onSpans(outcome, signal);
     return outcome;
   }
@@ -115,11 +114,11 @@ export class SpansIntake {
     const { held, log, cache } = this.#parts;
     const { account, ageMs } = one;
     const { requestId, form, signal, actor } = head;
-    const sent = { account, requestId, form, signal, body, boundTo: undefined, mayWait: false };
+    const sent = { account, requestId, form, signal, body, boundTo: undefined, isAgain: true };
     try {
       // Nothing is made of an account that was removed.
       if ((await cache.account(account)) !== null) {
-        const { rejected, reasons } = await this.#record(sent, actor, NEVER_LEAVES, AGAIN);
+        const { rejected, reasons } = await this.#record(sent, actor, NEVER_LEAVES);
         if (rejected > 0) log.warn({ account, requestId, rejected, reasons }, 'spans.held_rejected');
       }
     } catch (error) {
@@ -129,13 +128,7 @@ export class SpansIntake {
     await held.end(one);
   }
 
-  /** `again`: its bytes were counted. */
-  async #record(
-    spans: SpansToJudge['spans'],
-    actor: Actor,
-    caller: Leaving,
-    again?: typeof AGAIN,
-  ): Promise<SubmittedSpans> {
+  async #record(spans: SpansToJudge['spans'], actor: Actor, caller: Leaving): Promise<SubmittedSpans> {
     const { worker, cache, backlog, agents, notes, decided } = this.#parts;
     const { account } = spans;
     if (backlog.full())
@@ -151,6 +144,6 @@ export class SpansIntake {
       claim: (claim) => notes.claim(account, claim),
       decided: (ids) => withTimeout(decided(account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
     };
-    return worker.submitSpans({ spans, rules, calls, isAgain: again === AGAIN }, caller);
+    return worker.submitSpans({ spans, rules, calls }, caller);
   }
 }
