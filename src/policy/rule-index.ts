@@ -17,7 +17,7 @@ import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
 import { Redaction } from './redaction/redaction.ts';
-import { SIGN_BITS, type Sought, UNKNOWN } from './sought.ts';
+import { type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
 import { OPEN, QUOTE, STANDS, type TextView } from './text-view.ts';
 
@@ -29,7 +29,9 @@ export type Plan = {
   asked: IndexedRule[];
   /** The other rules: by the bit that must show, by what must stand at a path, and those that are asked in any case. */
   byBit: Map<number, IndexedRule[]>;
-  byPath: Map<number, IndexedRule[]>[];
+  /** The words of 32 bits that have some of these. */
+  words: number[];
+  byPath: { what: number; path: number; rules: IndexedRule[] }[];
   unpivoted: IndexedRule[];
   byTool: Map<string, IndexedRule[]> | null;
   withTool: IndexedRule[];
@@ -151,7 +153,8 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     limits: [],
     asked: [],
     byBit: new Map(),
-    byPath: Object.values(STANDS).map(() => new Map()),
+    words: [],
+    byPath: [],
     unpivoted: [],
     byTool: null,
     withTool: [],
@@ -177,35 +180,40 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
 
 const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 
-function addAsked({ asked, byBit, byPath, unpivoted }: Plan, entry: IndexedRule): void {
+function addAsked({ asked, byBit, words, byPath, unpivoted }: Plan, entry: IndexedRule): void {
   asked.push(entry);
   const { pivot } = entry;
   if (pivot === null) return void unpivoted.push(entry);
-  for (const bit of new Set(pivot.bits)) addTo(byBit, bit, entry);
-  for (const { path, what } of pivot.stands) addTo(byPath[what]!, path, entry);
-}
-
-function addTo(rules: Map<number, IndexedRule[]>, key: number, entry: IndexedRule): void {
-  const known = rules.get(key);
-  if (known === undefined) rules.set(key, [entry]);
-  else known.push(entry);
+  for (const bit of new Set(pivot.bits)) {
+    const known = byBit.get(bit);
+    if (known === undefined) byBit.set(bit, [entry]);
+    else known.push(entry);
+    if (!words.includes(bit >> 5)) words.push(bit >> 5);
+  }
+  for (const { path, what } of pivot.stands) {
+    const known = byPath.find((one) => one.path === path && one.what === what);
+    if (known === undefined) byPath.push({ what, path, rules: [entry] });
+    else known.rules.push(entry);
+  }
 }
 
 /** The rules of `asked` whose pivot shows, in their order: their cost is that of what shows. */
-export function pivoted({ asked, byBit, byPath, unpivoted }: Plan, event: TextView): readonly IndexedRule[] {
+export function pivoted({ asked, byBit, words, byPath, unpivoted }: Plan, event: TextView): readonly IndexedRule[] {
   if (asked.length <= unpivoted.length) return asked;
-  if (byBit.size > 0 && event.isOdd) return asked;
-  const shown = new Set<IndexedRule>();
-  const add = (rules: readonly IndexedRule[] = NO_ENTRIES) => {
+  if (words.length > 0 && event.isOdd) return asked;
+  let shown: Set<IndexedRule> | undefined; // made for few events: most show nothing
+  for (const word of words)
+    for (let bits = event.shown(word); bits !== 0; bits &= bits - 1)
+      for (const rule of byBit.get(32 * word + 31 - Math.clz32(bits & -bits)) ?? NO_ENTRIES) {
+        shown ??= new Set();
+        shown.add(rule);
+      }
+  for (const { what, path, rules } of byPath) {
+    if (!stands(what, event, path)) continue;
+    shown ??= new Set();
     for (const rule of rules) shown.add(rule);
-  };
-  if (byBit.size > 0)
-    for (let word = 0; word < SIGN_BITS / 32; word++)
-      for (let bits = event.shown(word); bits !== 0; bits &= bits - 1)
-        add(byBit.get(32 * word + 31 - Math.clz32(bits & -bits)));
-  for (const [what, rulesAt] of byPath.entries())
-    for (const [path, rules] of rulesAt) if (stands(what, event, path)) add(rules);
-  return shown.size === 0 ? unpivoted : [...unpivoted, ...shown].sort(byOrder);
+  }
+  return shown === undefined ? unpivoted : [...unpivoted, ...shown].sort(byOrder);
 }
 
 function stands(what: number, event: TextView, path: number): boolean {
