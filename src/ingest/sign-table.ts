@@ -5,8 +5,12 @@ import { SIGN_BITS } from '../policy/sought.ts';
 import { ELEMENT, fingerprintOf, SIGN_CLASSES, type Sign } from '../policy/text-search/signs.ts';
 
 const BUCKETS = 8;
-const SHIFT_AT = 32;
-const ENTRIES_PLACE_AT = SHIFT_AT + 8;
+/** Fingerprints for which the masks of a bucket are narrow: three of each, one position of a hundred by chance. */
+const FEW_MAX = 24;
+const MASKS_BYTES = 32;
+const SHIFT_AT = 3 * MASKS_BYTES;
+const ARE_FEW_AT = SHIFT_AT + 4;
+const ENTRIES_PLACE_AT = ARE_FEW_AT + 4;
 const CLASSES_PLACE_AT = ENTRIES_PLACE_AT + 4;
 const BEYOND_AT = CLASSES_PLACE_AT + 4;
 const BITMAP_AT = BEYOND_AT + SIGN_BITS / 8;
@@ -54,10 +58,7 @@ export function signTable(signs: readonly (readonly Sign[])[], at: number): Buff
   const classesAt = elementsAt + elements.length * 2;
   const table = Buffer.alloc(classesAt + classes.size * CLASS_BYTES);
   table.writeUInt32LE(shift, SHIFT_AT);
-  const firsts = [...new Set(entries.filter(({ bytes }) => bytes.length < WHOLE).map(({ bytes }) => bytes[0]!))].sort(
-    (a, b) => a - b,
-  );
-  for (const [i, first] of firsts.entries()) addToMasks(table, first, Math.floor((i * BUCKETS) / firsts.length));
+  placeMasks(table, entries);
   for (const { bytes, key } of entries) {
     if (bytes.length < WHOLE) continue;
     const hash = Math.imul(key, HASH) >>> 16;
@@ -108,8 +109,34 @@ function keyed(bytes: readonly number[]): { key: number; hash: number } {
   return { key: key >>> 0, hash: 0 };
 }
 
-/** By its two halves; neighbours in order share them, so a bucket's masks stay narrow. */
-function addToMasks(table: Buffer, first: number, bucket: number): void {
-  table[first & 15]! |= 1 << bucket;
-  table[16 + (first >> 4)]! |= 1 << bucket;
+/** Masks of all fingerprints, where these are few; else of the short ones. */
+function placeMasks(table: Buffer, entries: readonly Entry[]): void {
+  const areFew = new Set(entries.map(({ key }) => key)).size <= FEW_MAX;
+  table.writeUInt32LE(areFew ? 1 : 0, ARE_FEW_AT);
+  const masked = areFew ? entries : entries.filter(({ bytes }) => bytes.length < WHOLE);
+  for (const [bucket, some] of bucketsOf(masked).entries())
+    for (const { bytes } of some) addToMasks(table, bytes, bucket);
+}
+
+/** Neighbours in order share a bucket, so its masks stay narrow. */
+function bucketsOf(entries: readonly Entry[]): Entry[][] {
+  const keys = [...new Set(entries.map(({ bytes }) => String.fromCharCode(...bytes)))].sort();
+  const places = new Map(keys.map((key, i) => [key, Math.floor((i * BUCKETS) / keys.length)]));
+  const buckets = Array.from({ length: BUCKETS }, (): Entry[] => []);
+  for (const entry of entries) buckets[places.get(String.fromCharCode(...entry.bytes))!]!.push(entry);
+  return buckets;
+}
+
+/** By the two halves of each byte; behind a short one any byte may stand. */
+function addToMasks(table: Buffer, bytes: readonly number[], bucket: number): void {
+  const bit = 1 << bucket;
+  for (let i = 0; i < WHOLE; i++) {
+    const at = i * MASKS_BYTES;
+    const byte = bytes[i];
+    if (byte === undefined) for (let n = at; n < at + MASKS_BYTES; n++) table[n]! |= bit;
+    else {
+      table[at + (byte & 15)]! |= bit;
+      table[at + 16 + (byte >> 4)]! |= bit;
+    }
+  }
 }

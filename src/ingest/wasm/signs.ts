@@ -1,13 +1,13 @@
 // Searches a stretch of bytes for the signs of an account's policies: texts of which one stands wherever a pattern, a
 // text operator or a detector would find something (../../policy/text-search/signs.ts). Over-reports, never misses.
-// One pass folds the bytes (letters small, digits 0) beside the body and looks at what is beyond ASCII; a second one
-// searches for fingerprints of three folded bytes, at each position by a bit of their hash, and of one or two by nibble
-// masks of the first; without a branch, sixteen positions at a time, since what shows by chance costs a branch that was
-// foretold wrongly. Where one stands, its sign is compared element by element, and what is said of it is checked.
-// A table (../sign-table.ts): the masks, 32 bytes; u32 shift of the hash, u32 unused, u32 position of the entries, u32
-// of the classes; 64 bytes of bits that hold bytes beyond ASCII; 8 KB, a bit for each hash of sixteen bits; the heads,
-// u16 first, u16 count; entries of 16 bytes: u32 key, u32 position of the elements, u8 their number, u8 place of the
-// fingerprint, u16 bit, u8 check; elements, u16; classes, 32 bytes each.
+// One pass folds the bytes (letters small, digits 0, or 1 behind a letter or digit) beside the body and looks at what
+// is beyond ASCII. A second one searches for fingerprints of up to three folded bytes, sixteen positions at a time: few
+// of them by nibble masks of all three, many by a bit of their hash, short ones by masks of the first; not by branches,
+// since what shows by chance costs one that was foretold wrongly. Where one stands, its sign is compared and checked.
+// A table (../sign-table.ts): for each byte masks of its low and high nibbles, 16 bytes each; u32 shift of the hash,
+// u32 whether the masks say all, u32 positions of entries and of classes; 64 bytes of bits that hold bytes beyond
+// ASCII; 8 KB, a bit for each hash of sixteen bits; the heads, u16 first, u16 count; entries of 16 bytes: u32 key, u32
+// position of the elements, u8 their number, u8 place of the fingerprint, u16 bit, u8 check; elements, u16; classes.
 // Work is bounded by the length of the stretch: past that every sign counts as found.
 import { BITS_BYTES } from './layout';
 
@@ -27,12 +27,13 @@ let stretchTo: usize = 0;
 let randomValue: i32 = 0;
 let nineDigits: i32 = 0;
 
-const SHIFT: usize = 32;
-const ENTRIES: usize = 40;
-const CLASSES: usize = 44;
-const BEYOND: usize = 48;
-const BITMAP: usize = 112;
-const HEADS: usize = 8304;
+const SHIFT: usize = 96;
+const ARE_FEW: usize = 100;
+const ENTRIES: usize = 104;
+const CLASSES: usize = 108;
+const BEYOND: usize = 112;
+const BITMAP: usize = 176;
+const HEADS: usize = 8368;
 const ENTRY_BYTES: usize = 16;
 /** Keys of fingerprints of one and two bytes, beside those of three. */
 const KEY_ONE: u32 = 0x01000000;
@@ -57,6 +58,11 @@ export function useSigns(at: usize, folded: usize): void {
   distance = folded;
 }
 
+@inline export function hasSigns(): bool { return table != 0; }
+
+/** Where a position of the body lies in its folded copy: free until the stretch around it is searched. */
+@inline export function foldedAt(p: usize): usize { return p + distance; }
+
 @inline function at(p: usize): u32 { return <u32>load<u8>(p); }
 @inline function isDigit(c: u32): bool { return c - 0x30 <= 9; }
 @inline function isLetter(c: u32): bool { return (c | 0x20) - 0x61 <= 25; }
@@ -76,17 +82,13 @@ export function findSigns(from: usize, to: usize, bits: usize): bool {
   randomValue = 0;
   nineDigits = 0;
   classes = <usize>load<u32>(table, CLASSES);
-  const lo = v128.load(table), hi = v128.load(table, 16);
-  const low = i8x16.splat(15);
+  const areFew = load<u32>(table, ARE_FEW) != 0;
   for (let p = from; p < to; p += 16) {
     const f = p + distance;
-    const v = v128.load(f);
-    const first = v128.and(i8x16.swizzle(lo, v128.and(v, low)), i8x16.swizzle(hi, i8x16.shr_u(v, 4)));
-    const short = <u32>i8x16.bitmask(i8x16.ne(first, i8x16.splat(0)));
-    let set = short | shows(f) | shows(f + 1) << 1 | shows(f + 2) << 2 | shows(f + 3) << 3
-      | shows(f + 4) << 4 | shows(f + 5) << 5 | shows(f + 6) << 6 | shows(f + 7) << 7
-      | shows(f + 8) << 8 | shows(f + 9) << 9 | shows(f + 10) << 10 | shows(f + 11) << 11
-      | shows(f + 12) << 12 | shows(f + 13) << 13 | shows(f + 14) << 14 | shows(f + 15) << 15;
+    let mayStand = masked(f, 0);
+    if (areFew) mayStand = v128.and(mayStand, v128.and(masked(f + 1, 32), masked(f + 2, 64)));
+    const short = <u32>i8x16.bitmask(i8x16.ne(mayStand, i8x16.splat(0)));
+    let set = areFew ? short : short | hashed(f);
     if (set == 0) continue;
     if (to - p < 16) set &= (1 << <u32>(to - p)) - 1;
     while (set != 0) {
@@ -113,13 +115,25 @@ export function noteBeyond(bits: usize): void {
   for (let i: usize = 0; i < <usize>BITS_BYTES; i += 16) v128.store(bits + i, v128.or(v128.load(bits + i), v128.load(table + BEYOND + i)));
 }
 
+@inline function digitsOf(v: v128): v128 { return i8x16.le_u(i8x16.sub(v, i8x16.splat(0x30)), i8x16.splat(9)); }
+
+/** The positions of sixteen at which `isBorderBefore` is sure to say no. */
+@inline function behindAlnum(p: usize): v128 {
+  const before = v128.load(p - 1);
+  const letters = i8x16.le_u(i8x16.sub(v128.or(before, i8x16.splat(0x20)), i8x16.splat(0x61)), i8x16.splat(25));
+  const escapes = v128.or(i8x16.eq(v128.load(p - 2), i8x16.splat(0x5c)), i8x16.eq(v128.load(p - 3), i8x16.splat(0x25)));
+  const unicode = v128.and(i8x16.eq(v128.load(p - 5), i8x16.splat(0x75)), i8x16.eq(v128.load(p - 6), i8x16.splat(0x5c)));
+  return v128.andnot(v128.or(letters, digitsOf(before)), v128.or(escapes, unicode));
+}
+
 /** Writes the folded copy. Returns whether there is a character that does not stand for itself. */
 function fold(from: usize, to: usize): bool {
   let isOdd = false;
   for (let p = from; p < to; p += 16) {
     const v = v128.load(p);
-    const digits = i8x16.le_u(i8x16.sub(v, i8x16.splat(0x30)), i8x16.splat(9));
-    v128.store(p + distance, v128.bitselect(i8x16.splat(0x30), v128.or(v, i8x16.splat(0x20)), digits));
+    const digits = digitsOf(v);
+    const folded = v128.bitselect(i8x16.splat(0x30), v128.or(v, i8x16.splat(0x20)), digits);
+    v128.store(p + distance, v128.or(folded, v128.and(v128.and(digits, behindAlnum(p)), i8x16.splat(1))));
     let high = <u32>i8x16.bitmask(v128.or(v, i8x16.add(v, i8x16.splat(1))));
     if (high == 0) continue;
     if (to - p < 16) high &= (1 << <u32>(to - p)) - 1;
@@ -148,6 +162,21 @@ function isOddAt(q: usize): bool {
 
 @inline export function isOddCodePoint(u: u32): bool {
   return u >= ODD_CODE_POINTS || (load<u8>(oddOnes + (u >> 3)) & (1 << (u & 7))) != 0;
+}
+
+/** The masks' bits for the bytes at sixteen positions. */
+@inline function masked(folded: usize, masks: usize): v128 {
+  const v = v128.load(folded);
+  const low = i8x16.swizzle(v128.load(table + masks), v128.and(v, i8x16.splat(15)));
+  return v128.and(low, i8x16.swizzle(v128.load(table + masks, 16), i8x16.shr_u(v, 4)));
+}
+
+/** A bit for each of sixteen positions whose three bytes may be a fingerprint. */
+@inline function hashed(f: usize): u32 {
+  return shows(f) | shows(f + 1) << 1 | shows(f + 2) << 2 | shows(f + 3) << 3
+    | shows(f + 4) << 4 | shows(f + 5) << 5 | shows(f + 6) << 6 | shows(f + 7) << 7
+    | shows(f + 8) << 8 | shows(f + 9) << 9 | shows(f + 10) << 10 | shows(f + 11) << 11
+    | shows(f + 12) << 12 | shows(f + 13) << 13 | shows(f + 14) << 14 | shows(f + 15) << 15;
 }
 
 /** 1 where the three bytes there may be a fingerprint. */
@@ -258,8 +287,9 @@ const CHECK_IBAN: u32 = 5;
 const CHECK_NINE_DIGITS: u32 = 6;
 const CHECK_SIX_GROUPS: u32 = 7;
 const CHECK_RANDOM: u32 = 8;
-const CHECK_TWELVE_DIGITS: u32 = 9;
-const CHECK_BORDER_SEVEN_DIGITS: u32 = 10;
+const CHECK_TWELVE_IN_GROUPS: u32 = 9;
+const CHECK_DIALLED_DIGITS: u32 = 10;
+const CHECK_NINE_IN_GROUPS: u32 = 11;
 
 /** What is said of a sign beside its text (Check in policy/text-search/signs.ts). */
 function check(kind: u32, start: usize, end: usize): bool {
@@ -267,8 +297,9 @@ function check(kind: u32, start: usize, end: usize): bool {
     case CHECK_BORDER: return isBorderBefore(start);
     case CHECK_EMAIL: return isEmail(start, end);
     case CHECK_SEVEN_DIGITS: return digitsFrom(start) >= 7;
-    case CHECK_BORDER_SEVEN_DIGITS: return isBorderBefore(start) && digitsFrom(start) >= 9;
-    case CHECK_TWELVE_DIGITS: return isBorderBefore(start) && digitsFrom(start) >= 12;
+    case CHECK_DIALLED_DIGITS: return isBorderBefore(start) && digitsFrom(start) >= 9;
+    case CHECK_TWELVE_IN_GROUPS: return !isDigit(at(end)) && isBorderBefore(start) && digitsFrom(start) >= 12;
+    case CHECK_NINE_IN_GROUPS: return !isDigit(at(end)) && isBorderBefore(start) && digitsFrom(start) >= 9;
     case CHECK_CARD: return isBorderBefore(start) && isCard(start);
     case CHECK_IBAN: return isBorderBefore(start) && isIban(start);
     case CHECK_NINE_DIGITS: return hasNineDigits();
@@ -306,8 +337,13 @@ function digitsFrom(p: usize): i32 {
   for (; p < stretchTo && n < 12; p++) {
     const c = at(p);
     if (isDigit(c)) { n++; gap = 0; continue; }
+    if (c == 0x5c) {
+      // A dot may be written as an escape, at any depth.
+      if (at(p + 1) == 0x75) p += 5;
+      continue;
+    }
     if (++gap > 4) break;
-    if (c > 0x7f || c == 0x20 || c == 0x28 || c == 0x29 || (c >= 0x2b && c <= 0x2f && c != 0x2c) || c == 0x5f || c == 0x5c || c == 0x25 || c == 0x3a) continue;
+    if (c > 0x7f || c == 0x20 || c == 0x28 || c == 0x29 || (c >= 0x2b && c <= 0x2f && c != 0x2c) || c == 0x5f || c == 0x25 || c == 0x3a) continue;
     break;
   }
   return n;

@@ -59,21 +59,18 @@ const SIGNS: Record<DetectorName, () => Sign[]> = {
   phone: () => [
     ...of('\\+\\(?[1-9]', CHECK.sevenDigits),
     ...of('%2[Bb]\\(?[1-9]'),
-    ...of('00[1-9][0-9]{0,3}(?: |[().-])', CHECK.dialledDigits),
+    ...of('00[1-9]', CHECK.dialledDigits),
     ...of('\\([2-9][0-9]{2}\\)(?: |[.-])?[2-9][0-9]{2}(?: |[.-])[0-9]{4}'),
-    ...of('[2-9][0-9]{2}[.-][2-9][0-9]{2}(?: |[.-])[0-9]{4}'),
+    ...of('[2-9][0-9]{2}[.-]', CHECK.dialledDigits),
   ],
-  credit_card: () => [
-    ...of('[2-6][0-9]{11}', CHECK.card),
-    ...of('[2-6][0-9]{3}(?: | [-/] |[-._:+]|/|·|•|%20)[0-9]{4}', CHECK.twelveDigits),
-  ],
+  credit_card: () => [...of('[2-6][0-9]{11}', CHECK.card), ...of('[2-6][0-9]{3}', CHECK.twelveInGroups)],
   iban: () => [
     ...[...IBAN_LENGTHS.keys()].map((country) => sign(CHECK.iban, anyCase(country), [DIGIT, DIGIT])),
     sign(CHECK.iban, [CAPITAL, CAPITAL, ELEMENT.blanks, DIGIT, DIGIT]),
     sign(CHECK.iban, [CAPITAL, CAPITAL], exact('-'), [DIGIT, DIGIT]),
   ],
   ssn: () => [
-    ...['-', ' ', '\\.', '/', '_', ' - ', '%20', '·'].flatMap((by) => of(`[0-8][0-9]{2}${by}[0-9]{2}${by}[0-9]{4}`)),
+    ...of('[0-8][0-9]{2}', CHECK.nineInGroups),
     sign(CHECK.nineDigits, anyCase('ssn')),
     sign(CHECK.nineDigits, anyCase('soc')),
   ],

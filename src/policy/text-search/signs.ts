@@ -13,7 +13,7 @@ export const ELEMENT = { exact: 0, anyCase: 0x100, blanks: 0x200, ofClass: 0x300
 /** What is said of the text around a sign: ingest/wasm/signs.ts has each. */
 export const CHECK = {
   ...{ none: 0, border: 1, email: 2, sevenDigits: 3, card: 4, iban: 5, nineDigits: 6, sixGroups: 7, randomValue: 8 },
-  ...{ twelveDigits: 9, dialledDigits: 10 },
+  ...{ twelveInGroups: 9, dialledDigits: 10, nineInGroups: 11 },
 } as const;
 export type Check = (typeof CHECK)[keyof typeof CHECK];
 export type Sign = { readonly elements: readonly number[]; readonly check: Check };
@@ -331,9 +331,20 @@ type Fingerprint = { place: number; bytes: readonly (readonly number[])[]; rarit
 const FINGERPRINT_MAX = 3;
 const SPELLINGS_MAX = 64;
 
-/** Letters small, digits 0: as ingest/wasm/signs.ts folds. */
-function foldByte(byte: number): number {
-  return byte >= 0x30 && byte <= 0x39 ? 0x30 : byte | 0x20;
+/** Folded: a digit at what may be a border, and one behind a letter or a digit. */
+const DIGITS: readonly number[] = [0x30, 0x31];
+/** These checks say no where a letter or a digit is before the sign. */
+const AT_BORDERS: ReadonlySet<Check> = new Set([
+  ...[CHECK.border, CHECK.card, CHECK.iban, CHECK.twelveInGroups, CHECK.dialledDigits, CHECK.nineInGroups],
+]);
+
+/** Letters small, digits one of two: as ingest/wasm/signs.ts folds. */
+function foldByte(byte: number): readonly number[] {
+  return isDigit(byte) ? DIGITS : [byte | 0x20];
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x39;
 }
 
 /** Folded: a blank or a backslash; a blank, or the letter of its escape. */
@@ -347,6 +358,7 @@ export function fingerprintOf(sign: Sign): Fingerprint | null {
   if (best !== undefined) return best;
   best = null;
   const folded = sign.elements.map(foldedOf);
+  if (AT_BORDERS.has(sign.check)) folded[0] = folded[0]?.filter((byte) => byte !== DIGITS[1]) ?? null;
   const isBlanks = (at: number) => sign.elements[at] === ELEMENT.blanks;
   for (let place = 0; place < folded.length; place++) {
     let spellings = 1;
@@ -359,6 +371,7 @@ export function fingerprintOf(sign: Sign): Fingerprint | null {
       if (some === null || some === undefined || spellings > SPELLINGS_MAX) break;
       rarity -= Math.log2(some.reduce((sum, byte) => sum + shareOf(byte, bytes.at(-1)), 0));
       bytes.push(some);
+      if (isCommon(bytes)) rarity = COMMON_RARITY;
       if (best === null || rarity > best.rarity) best = { place, bytes: [...bytes], rarity };
       if (isBlanks(i) && i > place) break;
     }
@@ -367,11 +380,19 @@ export function fingerprintOf(sign: Sign): Fingerprint | null {
   return best;
 }
 
+/** Parts of words that nearly every event has, as `tokens_used`: rarer by their letters than they are. */
+const COMMON: ReadonlySet<string> = new Set(['tok', 'oke', 'ken']);
+const COMMON_RARITY = 8;
+
+function isCommon(bytes: readonly (readonly number[])[]): boolean {
+  return bytes.every(({ length }) => length === 1) && COMMON.has(String.fromCharCode(...bytes.map(([byte]) => byte!)));
+}
+
 function foldedOf(element: number): readonly number[] | null {
   const low = element & 0xff;
   switch (element - low) {
     case ELEMENT.exact:
-      return [foldByte(low)];
+      return foldByte(low);
     case ELEMENT.anyCase:
       return [low];
     case ELEMENT.ofClass:
@@ -383,13 +404,15 @@ function foldedOf(element: number): readonly number[] | null {
 
 function foldedClass(bits: Uint8Array): readonly number[] {
   const folded = new Set<number>();
-  for (let c = 0; c < 0x80; c++) if ((bits[c >> 3]! & (1 << (c & 7))) !== 0) folded.add(foldByte(c));
+  for (let c = 0; c < 0x80; c++)
+    if ((bits[c >> 3]! & (1 << (c & 7))) !== 0) for (const byte of foldByte(c)) folded.add(byte);
   return [...folded];
 }
 
 /** How many of a thousand bytes of JSON texts they are. */
 const SHARES: Readonly<Record<string, number>> = {
-  ...{ ' ': 140, e: 85, t: 62, a: 60, o: 55, i: 53, n: 53, s: 48, r: 45, '"': 45, '0': 45, l: 32, h: 30, d: 30, c: 28 },
+  ...{ ' ': 140, e: 85, t: 62, a: 60, o: 55, i: 53, n: 53, s: 48, r: 45, '"': 45, l: 32, h: 30, d: 30, c: 28 },
+  ...{ '0': 12, '1': 33 },
   ...{
     u: 22,
     m: 20,
@@ -411,10 +434,9 @@ const SHARES: Readonly<Record<string, number>> = {
   ...{ '/': 5, '{': 4, '}': 4, "'": 3, '=': 3 },
 };
 const OTHER_SHARE = 1.5;
-const DIGIT = 0x30;
 
 function shareOf(byte: number, before: readonly number[] | undefined): number {
-  if (byte === DIGIT && before?.includes(DIGIT)) return 0.5; // digits stand in rows
+  if (byte === DIGITS[1] && before?.some(isDigit)) return 0.5; // digits stand in rows
   return (SHARES[String.fromCharCode(byte)] ?? OTHER_SHARE) / 1000;
 }
 
