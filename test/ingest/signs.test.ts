@@ -68,6 +68,9 @@ const ORDERS = [
   { type: 'data_filter', conditions: { patterns: PATTERNS }, actions: ['block'] },
   ...TEXTS.map((text) => ({ type: 'block_action', conditions: { payload: { contains: text } }, actions: ['log'] })),
   ...TEXTS.map((text) => ({ type: 'block_action', conditions: { 'payload.text': text }, actions: ['log'] })),
+  // Into text inside text, once and twice.
+  { type: 'block_action', conditions: { 'payload.arguments.q': { contains: 'a' } }, actions: ['log'] },
+  { type: 'block_action', conditions: { 'payload.arguments.q.z': { contains: 'a' } }, actions: ['log'] },
   { type: 'block_action', conditions: { payload: { glob: '*send*money*' } }, actions: ['log'] },
   { type: 'block_action', conditions: { payload: { matches: '(?i)rm\\s+-rf' } }, actions: ['log'] },
   { type: 'block_action', conditions: { payload: { shell: { command: 'rm', flags: ['r'] } } }, actions: ['log'] },

@@ -50,6 +50,11 @@ export function plain(start: usize, stop: usize): bool {
 
 @inline export function is4(p: usize, w: u32): bool { return load<u32>(p) == w; }
 
+/** `"."` or `".."`: no trace may be called so. */
+@inline export function isDots(from: usize, to: usize): bool {
+  return to - from <= 4 && load<u8>(from, 1) == 0x2e && (to - from == 3 || load<u8>(from, 2) == 0x2e);
+}
+
 /** The number of a type of events by its name; -1: it is none. */
 export function typeOf(start: usize, length: usize): i32 {
   if (length == 9 && load<u64>(start) == 0x6c61635f6c6f6f74 && load<u8>(start, 8) == 0x6c) return 2; // tool_call

@@ -24,8 +24,9 @@ import {
   TRACE,
 } from './layout';
 import { recordOf } from './record';
-import { findSigns, isOddCodePoint, noteBeyond } from './signs';
-import { digit, hashOf, hex, is4, oddOnes, plain, typeOf, unit } from './bytes';
+import { findSigns, foldedAt, hasSigns, isOddCodePoint, noteBeyond } from './signs';
+import { digit, hashOf, hex, is4, isDots, oddOnes, plain, typeOf, unit } from './bytes';
+import { mayBeginJson, mayHoldJson, unescape } from './inner-text';
 import { beginUsage, isHolder, isUsage, noteUsage, usageTotal } from './usage';
 import { hasBelow, memberOf, noteElsewhere, noteValue, watchPayload } from './watched';
 
@@ -51,6 +52,10 @@ let record: usize = 0;
 /** Its payload has a `tokens_used` that is not null; objects in it that hold token counts as providers write them. */
 let isUsedSaid: bool = false;
 let usages: i32 = 0;
+/** In how many texts inside texts what is read lies. */
+let innerLevel: i32 = 0;
+/** As common/inner-json.ts has it. */
+const INNER_LEVELS_MAX: i32 = 3;
 /** Hashes of the keys of the objects that are open: KEYS_MAX u32 for each depth from 0 to DEPTH_MAX. */
 let keyHashes: usize = 0;
 
@@ -163,12 +168,7 @@ function word(p: usize): usize {
   return w == 0x736c6166 && at(p + 4) == 0x65 ? p + 5 : 0;
 }
 
-/** Notes a string that may hold JSON, as far as its first characters show (common/inner-json.ts, `mayHoldJson`). */
-@inline function noteForms(open: usize, stop: usize): void {
-  const c = at(open + 1);
-  if ((c | 0x20) - 0x61 > 25 && mayHoldJson(open + 1)) noteForm(open, stop);
-}
-
+/** Notes a string that may hold JSON which is not read here. */
 function noteForm(open: usize, stop: usize): void {
   const count = load<u32>(record, FORMS);
   if (count == FORMS_MAX) { flags |= F_ODD; return; }
@@ -177,48 +177,49 @@ function noteForm(open: usize, stop: usize): void {
 }
 
 /**
- * A bracket, a quote or a comment of either kind, behind blanks. What is beyond ASCII, or escaped as \u, is noted
- * elsewhere.
+ * Says whether a string holds one document of JSON as it is written, whose own strings are all texts or such documents:
+ * then its texts stand in its bytes. What is watched below the node and is found in it is noted. `depth`: of the
+ * containers around it.
  */
-function mayHoldJson(p: usize): bool {
-  while (true) {
-    const c = at(p);
-    if (c == 0x20) { p++; continue; }
-    if (c == 0x2f) return at(p + 1) == 0x2f || at(p + 1) == 0x2a;
-    if (c != BACKSLASH) return c == OBJECT || c == ARRAY || c == 0x27 || c == 0x60 || c == 0x23;
-    const escaped = at(p + 1); // n, r, t
-    if (escaped != 0x6e && escaped != 0x72 && escaped != 0x74) return escaped != BACKSLASH;
-    p += 2;
-  }
+function isDocument(open: usize, stop: usize, depth: i32, node: usize): bool {
+  if (innerLevel == INNER_LEVELS_MAX) return false;
+  const from = innerLevel == 0 ? foldedAt(open) : open;
+  const to = unescape(open + 1, stop - 1, from);
+  if (to == 0) return false;
+  const outerEnd = end, outerFlags = flags;
+  end = to;
+  innerLevel++;
+  let p = space(from);
+  p = at(p) == OBJECT ? object(p + 1, depth + 1, node, PLAIN) : at(p) == ARRAY ? value(p, depth, node) : 0;
+  const isWhole = p != 0 && space(p) == end;
+  innerLevel--;
+  end = outerEnd;
+  if (!isWhole) flags = outerFlags;
+  return isWhole;
 }
 
-/** Letters, digits and the end of the text do not; the rest is for the engine to look at. */
-@inline function mayBeginJson(first: u32): bool {
-  return !digit(first) && (first | 0x20) - 0x61 > 25 && first != QUOTE;
+function string(p: usize, depth: i32, node: usize): usize {
+  const stop = text(p + 1);
+  if (stop == 0) return 0;
+  const mayHold = (hasSigns() || innerLevel > 0 || hasBelow(node)) && mayHoldJson(p + 1);
+  if (mayHold && isDocument(p, stop, depth, node)) return stop;
+  if (hasBelow(node) && mayBeginJson(at(p + 1))) noteElsewhere(node);
+  if (!mayHold) return stop;
+  if (innerLevel > 0) return 0;
+  noteForm(p, stop);
+  return stop;
 }
 
 /** Any value. `depth`: of the containers around it; `node`: by which it is watched. */
 function value(p: usize, depth: i32, node: usize): usize {
   const c = at(p);
-  if (c == QUOTE) {
-    if (hasBelow(node) && mayBeginJson(at(p + 1))) noteElsewhere(node);
-    const stop = text(p + 1);
-    if (stop != 0) noteForms(p, stop);
-    return stop;
-  }
-  if (c == OBJECT) return object(p + 1, depth + 1, node);
+  if (c == QUOTE) return string(p, depth, node);
+  if (c == OBJECT) return object(p + 1, depth + 1, node, PLAIN);
   if (c == ARRAY) {
     if (hasBelow(node)) noteElsewhere(node);
     return array(p + 1, depth + 1);
   }
   return c == MINUS || digit(c) ? number(p) : word(p);
-}
-
-/** The same of a member of what a node watches. */
-@inline function watchedValue(p: usize, depth: i32, node: usize): usize {
-  const end = value(p, depth, node);
-  if (node != 0) noteValue(node, p - bodyAt, end - bodyAt);
-  return end;
 }
 
 /** Behind its bracket. */
@@ -267,27 +268,51 @@ function member(p: usize, depth: i32, count: i32): usize {
   return at(p) == COLON ? space(p + 1) : 0;
 }
 
-/** The node of that member; 0: it is not watched. */
+/** The node of that member; 0: it is not watched. Inside of a text it is elsewhere. */
 @inline function watchedMember(node: usize): usize {
-  return node == 0 ? 0 : memberOf(node, keyHash, keyStart, keyLength);
+  if (node == 0) return 0;
+  const member = memberOf(node, keyHash, keyStart, keyLength);
+  if (member == 0 || innerLevel == 0) return member;
+  noteElsewhere(node);
+  return 0;
 }
 
+/** What an object is to its event, beside JSON. */
+const PLAIN: i32 = 0, PAYLOAD_ITSELF: i32 = 1, HOLDER: i32 = 2, USAGE: i32 = 3;
+
 /** Behind its brace. */
-function object(p: usize, depth: i32, node: usize): usize {
+function object(p: usize, depth: i32, node: usize, kind: i32): usize {
   if (depth > DEPTH_MAX) return 0;
   p = space(p);
   if (at(p) == OBJECT_END) return p + 1;
   let count = 0;
   while (true) {
-    p = member(p, depth, count++);
+    const content = member(p, depth, count++);
+    if (content == 0) return 0;
+    const start = keyStart, length = keyLength;
+    const inner = watchedMember(node);
+    p = kind == PLAIN ? value(content, depth, inner) : memberOfKind(content, depth, inner, kind);
     if (p == 0) return 0;
-    p = watchedValue(p, depth, watchedMember(node));
-    if (p == 0) return 0;
+    if (inner != 0) noteValue(inner, content - bodyAt, p - bodyAt);
+    if (kind == PAYLOAD_ITSELF) column(start, length, content, p, record);
+    else if (kind == USAGE) noteUsage(start, length, content, p);
     p = space(p);
     const c = at(p++);
     if (c == OBJECT_END) return p;
     if (c != COMMA) return 0;
   }
+}
+
+/** Any value, of the member that was begun last: an object may hold counts of tokens, or what does. */
+function memberOfKind(p: usize, depth: i32, node: usize, kind: i32): usize {
+  if (at(p) == OBJECT && kind != USAGE) {
+    if (isUsage(keyStart, keyLength)) {
+      usages++;
+      return object(p + 1, depth + 1, node, USAGE);
+    }
+    if (kind == PAYLOAD_ITSELF && isHolder(keyStart, keyLength)) return object(p + 1, depth + 1, node, HOLDER);
+  }
+  return value(p, depth, node);
 }
 
 @inline function place(record: usize, start: usize, stop: usize): void {
@@ -295,83 +320,18 @@ function object(p: usize, depth: i32, node: usize): usize {
   store<u32>(record, <u32>stop, 4);
 }
 
-/** The payload: an object whose own keys give columns. `base` is the body's start, `r` the event's record. */
-function payload(p: usize, depth: i32, r: usize, base: usize): usize {
+/** The payload: an object whose own keys give columns. `r`: the event's record. */
+function payload(p: usize, depth: i32, r: usize): usize {
   if (at(p) != OBJECT) return 0;
   const from = p;
-  const node = watchPayload(r);
   isUsedSaid = false;
   usages = 0;
   beginUsage();
-  p = space(p + 1);
-  if (at(p) == OBJECT_END) p++;
-  else {
-    let count = 0;
-    while (true) {
-      const content = member(p, depth, count++);
-      if (content == 0) return 0;
-      const start = keyStart;
-      const length = keyLength;
-      const inner = watchedMember(node);
-      p = isUsage(start, length)
-        ? usage(content, depth, inner)
-        : isHolder(start, length) ? holder(content, depth, inner) : value(content, depth, inner);
-      if (p == 0) return 0;
-      if (inner != 0) noteValue(inner, content - base, p - base);
-      column(start, length, content, p, r, base);
-      p = space(p);
-      const c = at(p++);
-      if (c == OBJECT_END) break;
-      if (c != COMMA) return 0;
-    }
-  }
+  p = object(p + 1, depth, watchPayload(r), PAYLOAD_ITSELF);
+  if (p == 0) return 0;
   if (usages > 0 && !isUsedSaid) use(r);
-  place(r + PAYLOAD, from - base, p - base);
+  place(r + PAYLOAD, from - bodyAt, p - bodyAt);
   return p;
-}
-
-/** Any value; an object may have members that hold counts. */
-function holder(p: usize, depth: i32, node: usize): usize {
-  if (at(p) != OBJECT) return value(p, depth, node);
-  if (++depth > DEPTH_MAX) return 0;
-  p = space(p + 1);
-  if (at(p) == OBJECT_END) return p + 1;
-  let count = 0;
-  while (true) {
-    const content = member(p, depth, count++);
-    if (content == 0) return 0;
-    const inner = watchedMember(node);
-    p = isUsage(keyStart, keyLength) ? usage(content, depth, inner) : value(content, depth, inner);
-    if (p == 0) return 0;
-    if (inner != 0) noteValue(inner, content - bodyAt, p - bodyAt);
-    p = space(p);
-    const c = at(p++);
-    if (c == OBJECT_END) return p;
-    if (c != COMMA) return 0;
-  }
-}
-
-/** Any value; of an object the own members may be counts. */
-function usage(p: usize, depth: i32, node: usize): usize {
-  if (at(p) != OBJECT) return value(p, depth, node);
-  usages++;
-  if (++depth > DEPTH_MAX) return 0;
-  p = space(p + 1);
-  if (at(p) == OBJECT_END) return p + 1;
-  let count = 0;
-  while (true) {
-    const content = member(p, depth, count++);
-    if (content == 0) return 0;
-    const start = keyStart;
-    const length = keyLength;
-    p = watchedValue(content, depth, watchedMember(node));
-    if (p == 0) return 0;
-    noteUsage(start, length, content, p);
-    p = space(p);
-    const c = at(p++);
-    if (c == OBJECT_END) return p;
-    if (c != COMMA) return 0;
-  }
 }
 
 /**
@@ -388,12 +348,12 @@ function use(r: usize): void {
 }
 
 /** A member of the payload, its value from `from` to `to`. */
-@inline function column(name: usize, length: usize, from: usize, to: usize, r: usize, base: usize): void {
+@inline function column(name: usize, length: usize, from: usize, to: usize, r: usize): void {
   if (length == 5) {
     if (!is4(name, 0x65646f6d) || load<u8>(name, 4) != 0x6c) return; // model
     if (load<u8>(from) != QUOTE) return; // no text, no model
     if (to - from - 2 > 200 || !plain(from + 1, to - 1)) { flags |= F_COLUMN_OTHER; return; }
-    place(r + MODEL, from + 1 - base, to - 1 - base);
+    place(r + MODEL, from + 1 - bodyAt, to - 1 - bodyAt);
   } else if (length == 11) {
     if (is4(name, 0x656b6f74) && is4(name + 4, 0x6f635f6e) && is4(name + 7, 0x746e756f)) whole(from, to, r, TOKEN_COUNT, F_COUNT); // token_count
     else if (is4(name, 0x656b6f74) && is4(name + 4, 0x755f736e) && is4(name + 7, 0x64657375)) { // tokens_used
@@ -421,7 +381,7 @@ function whole(from: usize, to: usize, r: usize, field: usize, flag: i32): void 
 }
 
 /** One event: type, payload, trace_id?, timestamp?, and nothing else. */
-function event(p: usize, depth: i32, r: usize, base: usize): usize {
+function event(p: usize, depth: i32, r: usize): usize {
   if (at(p) != OBJECT) return 0;
   for (let i: usize = 0; i < <usize>RECORD_BYTES; i += 16) v128.store(r + i, i8x16.splat(0));
   store<i32>(r, -1);
@@ -436,7 +396,7 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
     const start = keyStart;
     const length = keyLength;
     if (length == 7 && is4(start, 0x6c796170) && is4(start + 3, 0x64616f6c)) { // payload
-      p = payload(content, depth + 1, r, base);
+      p = payload(content, depth + 1, r);
       if (p == 0) return 0;
       if (findSigns(content, p, r + BITS)) flags |= F_ODD;
       if ((flags & F_BEYOND) != 0) noteBeyond(r + BITS);
@@ -447,12 +407,12 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
     } else if (length == 8 && load<u64>(start) == 0x64695f6563617274) { // trace_id
       if (isNull(content)) p = content + 4;
       else {
-        p = ascii(content, r, TRACE, 200, base);
+        p = ascii(content, r, TRACE, 200);
         if (p == 0 || isDots(content, p)) return 0;
         if (findSigns(content, p, r + BITS)) flags |= F_ODD;
       }
     } else if (length == 9 && load<u64>(start) == 0x6d617473656d6974 && load<u8>(start, 8) == 0x70) { // timestamp
-      p = isNull(content) ? content + 4 : ascii(content, r, TIME, 40, base);
+      p = isNull(content) ? content + 4 : ascii(content, r, TIME, 40);
     } else return 0;
     if (p == 0) return 0;
     p = space(p);
@@ -467,20 +427,15 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
 /** The same as a field that is left out. What follows the word shows whether it is one. */
 @inline function isNull(p: usize): bool { return at(p) == 0x6e && p + 4 <= end && is4(p, 0x6c6c756e); }
 
-/** `"."` or `".."`: no trace may be called so. */
-@inline function isDots(from: usize, to: usize): bool {
-  return to - from <= 4 && load<u8>(from, 1) == 0x2e && (to - from == 3 || load<u8>(from, 2) == 0x2e);
-}
-
 /** A string of 1 to `max` plain characters; its position goes into the record. */
-function ascii(p: usize, r: usize, field: usize, max: usize, base: usize): usize {
+function ascii(p: usize, r: usize, field: usize, max: usize): usize {
   if (at(p) != QUOTE) return 0;
   const start = p + 1;
   p = literal(start);
   if (p == 0) return 0;
   const stop = p - 1;
   if (stop == start || stop - start > max || !plain(start, stop)) return 0;
-  place(r + field, start - base, stop - base);
+  place(r + field, start - bodyAt, stop - bodyAt);
   return p;
 }
 
@@ -512,7 +467,7 @@ export function scan(base: usize, length: usize, many: bool): i32 {
     events = 0;
     do {
       if (events == EVENTS_MAX) return 0;
-      p = event(space(p + 1), isWrapped ? 3 : 2, recordOf(events), base);
+      p = event(space(p + 1), isWrapped ? 3 : 2, recordOf(events));
       if (p == 0) return 0;
       events++;
       p = space(p);
@@ -524,7 +479,7 @@ export function scan(base: usize, length: usize, many: bool): i32 {
     }
     p++;
   } else {
-    p = event(p, 1, recordOf(0), base);
+    p = event(p, 1, recordOf(0));
     if (p == 0) return 0;
   }
   return space(p) == end ? events : 0;
