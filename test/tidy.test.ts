@@ -94,10 +94,10 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/policy': 15_600,
   'src/process': 900,
   'src/processes': 1_700,
-  'src/redis': 3_200,
+  'src/redis': 3_300,
   'src/registry': 8_400,
   'src/stores': 700,
-  'src/streams': 2_600,
+  'src/streams': 2_700,
   test: 71_300,
 };
 /** A number that is more above what is there is lowered. */

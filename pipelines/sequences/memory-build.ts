@@ -1,5 +1,6 @@
 // Makes known what occurred in the window of one sequence, by what is stored (called by memory-worker.ts).
-//   begin    take the lease, remove what an earlier try has left, wait until what was acknowledged is stored
+//   begin    take the lease, remove what an earlier try has left, wait until no front has anything in hand that it
+//            judged without the policy, and until what was acknowledged is stored
 //   page     stored events of the window by their arrival, judged again (past-steps.ts)
 //   log      what fronts have counted meanwhile (src/redis/sequences.lua); an event of it is left out of the pages
 //   keep     both, by their time, through the script that fronts ask
@@ -7,17 +8,17 @@
 // Invariant: an event that was counted before the end is in the memory once. Whatever is killed or lost at any moment
 // leaves a memory that is not known, which matches; the next try begins at the beginning.
 // Failure: what cannot be done now is `again`, for the next look.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { waitStates } from '../../clickhouse/queries/decided-approvals.ts';
 import { type ReplayPage, ReplayPages, type ReplayRow } from '../../clickhouse/queries/replayed-events.ts';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { Periodic, Slices } from '../../src/common/async.ts';
-import { SEQUENCE_LEASE_MS } from '../../src/common/limits.ts';
+import { IN_FORCE_MS, SEQUENCE_LEASE_MS } from '../../src/common/limits.ts';
 import { type Built, type Logged, type PastEvent, SequenceStore } from '../../src/policy/quotas/sequence-store.ts';
 import { allOf, openOf } from '../../src/policy/sequences/sequence-memory.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
+import { untilAnswered } from '../../src/streams/submissions-in-hand.ts';
 import { PastSteps } from './past-steps.ts';
 
 type BuildParts = RegistryStore & {
@@ -31,8 +32,6 @@ type BuildParts = RegistryStore & {
 /** `text`: the policy's record. */
 type Wanted = { account: string; policy: Policy; text: string; traceKey: string };
 
-/** A front learns of a policy within a second; a submission that it had judged is appended within this, too. */
-const IN_FORCE_MS = 3_000;
 /** What is kept by one call to the store. */
 const KEPT_AT_ONCE = 500;
 /** What is held of the log, a kilobyte each, until stored events have caught up with it. */
@@ -96,8 +95,9 @@ export class MemoryBuild {
   /** Whatever fronts do not have in the log is stored then. */
   async #settled(): Promise<void> {
     const { whenStored, signal } = this.#parts;
-    await sleep(IN_FORCE_MS, undefined, { signal }).catch(() => undefined);
-    if (signal.aborted) throw new Again('stopped');
+    await untilAnswered(this.#parts, { waitMs: IN_FORCE_MS, signal }).catch((error: unknown) => {
+      throw signal.aborted ? new Again('stopped') : error;
+    });
     if (!(await whenStored(this.#wanted.account))) throw new Again('not_stored');
   }
 

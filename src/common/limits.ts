@@ -58,6 +58,22 @@ export const SEQUENCE_SCOPES_MAX = 10_000;
 export const SEQUENCES_ACTIVE_MAX = 20;
 /** A process that makes a memory known and says nothing for so long has died; as sequences.lua has it. */
 export const SEQUENCE_LEASE_MS = 10_000;
+/** A change of policies, agents or keys is in force on every front within this (registry/cache.ts). */
+export const IN_FORCE_MS = 1_000;
+/**
+ * From when a submission is taken in hand, with the policies by which it is judged, to its append: what is later is
+ * refused. It may wait for the judging thread (10 s), for checks outside (7 s) and for Redis; callers wait for less.
+ */
+export const APPENDED_MS_MAX = 20_000;
+/** By so much the policies by which an event was judged may be older than its arrival. */
+export const JUDGED_BEFORE_MS = IN_FORCE_MS + APPENDED_MS_MAX;
+/** How often a front says since when it has submissions in hand. */
+export const IN_HAND_EVERY_MS = 250;
+/**
+ * A front that says nothing for so long has none that is still appended: its last word is a command old, and an append
+ * waits for one that is under way.
+ */
+export const IN_HAND_SILENT_MS = APPENDED_MS_MAX + 12_000;
 /**
  * Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other
  * bodies.
@@ -488,3 +504,5 @@ assert(3 * LEASE_RENEW_MS + LEASE_MARGIN_MS < LEASE_MS, 'a lease must survive lo
 assert(REDIS_TIMEOUT_MS <= LEASE_MARGIN_MS, 'a command must have been answered or given up before its lease runs out');
 assert(WATCH_GAP_MS > 3 * WATCH_TICK_MS, 'a watch must survive lost ticks');
 assert(MEMBER_MS >= LEASE_MS, 'a member must not lose its share before its leases');
+assert(IN_HAND_SILENT_MS >= APPENDED_MS_MAX + 4 * REDIS_TIMEOUT_MS, 'a silent front must have appended all it will');
+assert(IN_HAND_EVERY_MS < IN_FORCE_MS, 'a front that has started must have said so before a change is in force');

@@ -15,6 +15,7 @@ import type { RegistryCache } from '../registry/cache.ts';
 import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
+import type { Generation, SubmissionsInHand } from '../streams/submissions-in-hand.ts';
 import type { Shape } from './json.ts';
 import type { RateLimitBatcher } from './rate-limit-batcher.ts';
 import type { SequenceBatcher } from './sequence-batcher.ts';
@@ -68,6 +69,8 @@ export type IngestParts = {
   appender: Pick<Appender, 'appendFor' | 'takeBack'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
+  /** Left out: who hands submissions over has them in hand. */
+  inHand?: Pick<SubmissionsInHand, 'begin' | 'end'>;
   /** The answers in the order of the questions. */
   checks: OutsideChecks;
   keys: Keys;
@@ -110,4 +113,4 @@ type Offload = {
   /** A codec reads larger bodies there alone. */
   bytesMax: { wasm: number; json: number };
 };
-export type ToJudge = { request: IngestRequest; agent: AgentRecord; rules: RuleSet };
+export type ToJudge = { request: IngestRequest; agent: AgentRecord; rules: RuleSet; inHand?: Generation | undefined };

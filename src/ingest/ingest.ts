@@ -23,6 +23,7 @@ import type { SpendAnswer } from '../policy/quotas/spend-store.ts';
 import type { SequenceAnswers } from '../policy/sequences/sequence-answer.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
+import type { Generation } from '../streams/submissions-in-hand.ts';
 import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import { costElement } from './event-cost.ts';
@@ -65,6 +66,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   readonly #codecs: readonly Codec[];
   readonly #request: IngestRequest;
   readonly #caller: Caller;
+  readonly #inHand: Generation | undefined;
   #agent!: AgentRecord;
   #rules!: RuleSet;
   /** Epoch ms with a fraction. */
@@ -97,6 +99,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     this.#codecs = codecs;
     this.#request = request;
     this.#caller = caller;
+    this.#inHand = parts.inHand?.begin();
   }
 
   begin(): void {
@@ -154,6 +157,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     if (begun.state === 'replay') {
       const answer = this.#body!.repeat!(begun.outcome);
       this.#release();
+      this.#ended();
       this.#caller.accepted({ ...answer, isRepeat: true });
       return;
     }
@@ -333,6 +337,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   #append(judged: readonly (Decided | null)[]): void {
     // The caller may have left while counters were asked.
     if (this.#caller.isGone) throw callerLeft();
+    this.#inHand?.refuseLate();
     this.#judged = judged;
     const arrivals = this.#arrivals ?? Arrivals.of(this.#parts.clock, judged, this.#readAt);
     const encoded = this.#withAside(this.#body!.encode(this.#agent, judged, arrivals), judged);
@@ -378,6 +383,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   #recorded(): void {
+    this.#ended();
     try {
       this.#release();
       this.#count();
@@ -405,15 +411,28 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   #end(error: unknown): void {
     if (error instanceof TooLong) this.#leave();
-    else this.#caller.refused(error);
+    else this.#refuse(error);
+  }
+
+  #refuse(error: unknown): void {
+    this.#ended();
+    this.#caller.refused(error);
+  }
+
+  #ended(): void {
+    if (this.#inHand !== undefined) this.#parts.inHand!.end(this.#inHand);
   }
 
   /** Nothing of the submission is left: it begins again in the judging thread. */
   #leave(): void {
     const { offload, backlog } = this.#parts;
     this.#caller.offloaded();
-    if (backlog.full()) this.#caller.refused(backlogFull());
-    else void offload!.worker.submit({ request: this.#request, agent: this.#agent, rules: this.#rules }, this.#caller);
+    if (backlog.full()) {
+      this.#refuse(backlogFull());
+      return;
+    }
+    const toJudge = { request: this.#request, agent: this.#agent, rules: this.#rules, inHand: this.#inHand };
+    void offload!.worker.submit(toJudge, this.#caller).finally(() => this.#ended());
   }
 
   #onceKey(key: string): OnceKey {

@@ -18,7 +18,7 @@ import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { FairQueue, QueueFull } from '../common/fair-queue.ts';
-import { STEADY_CLOCK } from '../common/steady-clock.ts';
+import { type Moment, STEADY_CLOCK } from '../common/steady-clock.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { PolicyInput } from '../policy/compile.ts';
 import type { RuleSet } from '../policy/engine.ts';
@@ -31,6 +31,7 @@ import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { PackedEntry } from '../streams/packing.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
+import type { Generation } from '../streams/submissions-in-hand.ts';
 import { callerLeft } from './ingest.ts';
 import type { Caller, IngestParts, ShadowParts, ToJudge } from './ingest-parts.ts';
 import {
@@ -102,7 +103,13 @@ type Line = 'submissions' | 'governing' | 'trials';
 /** The client of a submission, which may leave. */
 type Leaving = Pick<Caller, 'isGone' | 'whenGone'>;
 /** What comes with a piece of work. `lineOf`: left out, submissions. */
-type WorkOptions = { lineOf?: Line; bytes?: number; spans?: SpanCalls; caller?: Leaving };
+type WorkOptions = {
+  lineOf?: Line;
+  bytes?: number;
+  spans?: SpanCalls;
+  caller?: Leaving;
+  inHand?: Generation | undefined;
+};
 /** In the thread. */
 type Work = {
   kind: 'events' | 'spans' | 'policy';
@@ -110,6 +117,8 @@ type Work = {
   isAppending: boolean;
   /** The calls of spans; other work has none. */
   spans: SpanCalls | undefined;
+  /** As what it was submitted; other work is not. */
+  inHand: Generation | undefined;
   done: (value: unknown) => void;
   failed: (error: unknown) => void;
 };
@@ -119,6 +128,7 @@ export type SpansToJudge = {
   spans: Omit<SpansMessage, 'kind' | 'id' | keyof SentRules | 'body' | 'lastMoment'> & { body: Buffer };
   rules: RuleSet;
   calls: SpanCalls;
+  inHand?: Generation;
 };
 
 export class JudgingWorker implements Part, PolicyWork {
@@ -157,7 +167,7 @@ export class JudgingWorker implements Part, PolicyWork {
   };
 
   /** The caller gets the outcome in any case. */
-  async submit({ request, agent, rules }: ToJudge, caller: Caller): Promise<void> {
+  async submit({ request, agent, rules, inHand }: ToJudge, caller: Caller): Promise<void> {
     const { account, shape, body, requestId, idempotencyKey, purpose } = request;
     try {
       const submitted = await this.#run<Submitted>(
@@ -179,7 +189,7 @@ export class JudgingWorker implements Part, PolicyWork {
           } as const;
           return { ...message, ...this.#rulesFor(account, rules) };
         },
-        { bytes: body.length, caller },
+        { bytes: body.length, caller, inHand },
       );
       this.#count(account, submitted.counts);
       caller.accepted({ body: bufferOf(submitted.body), isRepeat: submitted.isRepeat });
@@ -189,7 +199,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** Rejects with what the caller is answered. */
-  async submitSpans({ spans, rules, calls }: SpansToJudge, caller: Leaving): Promise<SubmittedSpans> {
+  async submitSpans({ spans, rules, calls, inHand }: SpansToJudge, caller: Leaving): Promise<SubmittedSpans> {
     const { account, body } = spans;
     const submitted = await this.#run<SubmittedSpans>(
       'spans',
@@ -199,7 +209,7 @@ export class JudgingWorker implements Part, PolicyWork {
         const message = { kind: 'spans', id, ...spans, body: sharedOrCopied(body), lastMoment } as const;
         return { ...message, ...this.#rulesFor(account, rules) };
       },
-      { bytes: body.length, spans: calls, caller },
+      { bytes: body.length, spans: calls, caller, inHand },
     );
     const { counts } = submitted;
     this.#count(account, spans.isAgain ? { ...counts, bytes: 0 } : counts);
@@ -248,7 +258,7 @@ export class JudgingWorker implements Part, PolicyWork {
   ): Promise<T> {
     try {
       const value = await this.#inTurn(account, given, (begun) =>
-        this.#send<T>({ kind, account, spans: given.spans }, message, begun),
+        this.#send<T>({ kind, account, spans: given.spans, inHand: given.inHand }, message, begun),
       );
       this.#parts.onWork(kind, 'done');
       return value;
@@ -294,7 +304,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   #send<T>(
-    of: Pick<Work, 'kind' | 'account' | 'spans'>,
+    of: Pick<Work, 'kind' | 'account' | 'spans' | 'inHand'>,
     make: (id: number) => ToThread,
     begun: (id: number) => void,
   ): Promise<T> {
@@ -387,8 +397,7 @@ export class JudgingWorker implements Part, PolicyWork {
         return onUnknownBudgets(account, message.args.policyIds);
       case 'append': {
         const { lastMoment, entry, ...append } = message.args;
-        work.isAppending = true;
-        STEADY_CLOCK.notBefore(lastMoment);
+        beginAppend(work, lastMoment);
         return appender.appendPacked({ account, ...append, entry: packedOf(entry) });
       }
       case 'begin':
@@ -403,8 +412,7 @@ export class JudgingWorker implements Part, PolicyWork {
         return work.spans!.decided(message.args.ids);
       case 'appendOnce': {
         const { lastMoment, entry, ...append } = message.args;
-        work.isAppending = true;
-        STEADY_CLOCK.notBefore(lastMoment);
+        beginAppend(work, lastMoment);
         return once.appendPacked({ ...append, entry: entry && packedOf(entry) });
       }
       default:
@@ -480,4 +488,10 @@ function sharedOrCopied({ buffer, byteOffset, byteLength }: Buffer): Uint8Array 
 /** The clone of a Buffer is a Uint8Array. */
 function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
+}
+
+function beginAppend(work: Work, lastMoment: Moment): void {
+  work.inHand?.refuseLate();
+  work.isAppending = true;
+  STEADY_CLOCK.notBefore(lastMoment);
 }

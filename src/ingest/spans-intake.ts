@@ -16,6 +16,7 @@ import type { Actor } from '../registry/principal.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import type { HeldRequest, HeldSpans } from '../streams/held-spans.ts';
 import type { SpanNotes } from '../streams/span-notes.ts';
+import type { SubmissionsInHand } from '../streams/submissions-in-hand.ts';
 import type { Caller } from './ingest-parts.ts';
 import type { DecidedEvent, SubmittedSpans } from './judging-messages.ts';
 import type { JudgingWorker, SpansToJudge } from './judging-worker.ts';
@@ -27,6 +28,7 @@ type Parts = {
   agents: Pick<SpanAgents, 'resolve' | 'known'>;
   notes: Pick<SpanNotes, 'owners' | 'claim'>;
   held: Pick<HeldSpans, 'hold' | 'oldest' | 'take' | 'end'>;
+  inHand: Pick<SubmissionsInHand, 'begin' | 'end'>;
   log: Log;
   /** Events that were judged before, as far as they are stored. */
   decided: (account: string, ids: readonly string[]) => Promise<DecidedEvent[]>;
@@ -129,14 +131,13 @@ export class SpansIntake {
   }
 
   async #record(spans: SpansToJudge['spans'], actor: Actor, caller: Leaving): Promise<SubmittedSpans> {
-    const { worker, cache, backlog, agents, notes, decided } = this.#parts;
+    const { worker, cache, backlog, agents, notes, decided, inHand } = this.#parts;
     const { account } = spans;
     if (backlog.full())
       throw new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
         recorded: false,
         retryAfterSeconds: 1,
       });
-    const rules = await cache.rules(account);
     const calls: SpansToJudge['calls'] = {
       resolve: (refs) => agents.resolve(account, actor, refs),
       // One that was deleted since has no spans: their program says whose these spans are.
@@ -144,6 +145,12 @@ export class SpansIntake {
       claim: (claim) => notes.claim(account, claim),
       decided: (ids) => withTimeout(decided(account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
     };
-    return worker.submitSpans({ spans, rules, calls }, caller);
+    const generation = inHand.begin();
+    try {
+      const rules = await cache.rules(account);
+      return await worker.submitSpans({ spans, rules, calls, inHand: generation }, caller);
+    } finally {
+      inHand.end(generation);
+    }
   }
 }

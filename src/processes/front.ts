@@ -97,6 +97,7 @@ import { LimitSignals } from '../streams/limit-signals.ts';
 import { Progress } from '../streams/progress.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
 import { SpanNotes } from '../streams/span-notes.ts';
+import { SubmissionsInHand, untilAnswered } from '../streams/submissions-in-hand.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -158,6 +159,7 @@ export async function frontParts({
   const limitSignals = new LimitSignals({ redis, keys });
   const isAccepting = () => !backlog.full() && watch.trouble === undefined;
   const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting });
+  const inHand = new SubmissionsInHand({ redis, keys });
   const barrier = new ReadBarrier({ redis, keys });
   const quotas = makeQuotas({ redis, keys }, clickhouse, metrics);
   const callbacks = eventCallbacks(metrics, usage, quotas);
@@ -176,13 +178,14 @@ export async function frontParts({
   };
   const registry = { ...makeRegistry({ redis, keys }, fetching, targetRules(config), judging), budgets };
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
-  const spans = makeSpansIntake({ redis, keys, clickhouse, cache, backlog, judging, registry, notes, metrics, log });
+  const intake = { redis, keys, clickhouse, cache, backlog, judging, registry, inHand };
+  const spans = makeSpansIntake({ ...intake, notes, metrics, log });
   const server = new Server({
     transport: await chooseTransport(config, log),
     ...{ config, buffers, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
-    ingest: new Ingest({ ...parts, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
+    ingest: new Ingest({ ...parts, inHand, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
     spans,
     ...{ registry, checkCalls, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
@@ -208,7 +211,7 @@ export async function frontParts({
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
-    ...[judging, ...keptParts(once, approvalWaits), gauges],
+    ...[judging, inHand, ...keptParts(once, approvalWaits), gauges],
     showsAccounts(usage, registry.accounts),
     periodicPart('held spans', HELD_LOOK_MS, () => spans.recordHeld()),
     httpPart(server, approvalWaits),
@@ -288,15 +291,16 @@ type SpansParts = RegistryStore & {
   judging: JudgingWorker;
   registry: Pick<Parts['registry'], 'agents' | 'newAgents'>;
   notes: SpanNotes;
+  inHand: SubmissionsInHand;
   metrics: Metrics;
 };
 
 function makeSpansIntake(parts: SpansParts): SpansIntake {
-  const { redis, keys, clickhouse, cache, backlog, judging, registry, notes, metrics, log } = parts;
+  const { redis, keys, clickhouse, cache, backlog, judging, registry, notes, inHand, metrics, log } = parts;
   const counters = { traces: 'gatehouse_spans_total', logs: 'gatehouse_log_records_total' } as const;
   return new SpansIntake({
     ...{ worker: judging, cache, backlog, notes, agents: new SpanAgents(registry.agents, registry.newAgents) },
-    ...{ held: new HeldSpans({ redis, keys }), log },
+    ...{ held: new HeldSpans({ redis, keys }), inHand, log },
     decided: (account, ids) => decidedEvents(clickhouse, account, ids, SPANS_BYTES_MAX),
     onSpans({ spans, ignored, rejected }, signal) {
       if (signal === 'metrics') return;
@@ -448,6 +452,7 @@ function makeBudgets(store: RegistryStore, { spends, clickhouse, barrier }: Budg
       (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForOpenings(account, null)])).every(
         Boolean,
       ),
+    untilAnswered: (then) => untilAnswered(store, then),
     onDrift: (drifting) => metrics.set('gatehouse_budgets_drifting', {}, drifting),
   });
 }

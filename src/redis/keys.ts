@@ -336,6 +336,9 @@ export class Keys {
   /** Hash `since`, `at` (epoch ms, Redis's clock): events were accepted without a gap from `since` to `at`. */
   ingestHeartbeat = () => `{${this.prefix}g}:ingest-heartbeat`;
 
+  /** Hash front -> `<since> <at>` (epoch ms, Redis's clock): since when at least it has its submissions in hand. */
+  submissionsInHand = () => `{${this.prefix}g}:in-hand`;
+
   /** Pub/sub channel of cache invalidations, beside the tracking of keys. */
   changes = () => `${this.prefix}changes`;
 

@@ -14,6 +14,7 @@ import { exactIsoTime } from '../../schemas/time.ts';
 import { inSlices } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
+import { JUDGED_BEFORE_MS } from '../common/limits.ts';
 import type { EventView } from '../policy/judgement.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import type { RegistryStore } from './commit.ts';
@@ -40,12 +41,6 @@ export type Reviewed = Pick<Approval, 'agent_id' | 'event_id' | 'created_at'> & 
   matches?: readonly PolicyMatch[];
 };
 
-/**
- * A change is in force within a second, and clocks of machines differ: who is this much older than an event was in
- * force for it.
- */
-const IN_FORCE_MS = 5_000;
-
 /** Throws ServiceError unavailable where the event would have to be seen and cannot be. */
 export async function reviewApproval(
   { redis, keys }: RegistryStore,
@@ -60,7 +55,8 @@ export async function reviewApproval(
   if (agentText === null) return { verdict: 'agent_gone' };
   const agent = JSON.parse(agentText) as AgentRecord;
   if (agent.status === 'inactive') return { verdict: 'agent_inactive', agentText };
-  const isNewer = (updatedAt: string) => Date.parse(updatedAt) >= Date.parse(createdAt) - IN_FORCE_MS;
+  // Who is older than that was in force for the event.
+  const isNewer = (updatedAt: string) => Date.parse(updatedAt) >= Date.parse(createdAt) - JUDGED_BEFORE_MS;
   const policies = (await inSlices(policyTexts, readPolicy))
     .filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agentId))
     .filter((policy) => isNewer(agent.updated_at) || isNewer(policy.updated_at))

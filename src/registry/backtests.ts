@@ -10,7 +10,7 @@ import { isoTime, parseExactTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId, mintId } from '../common/ids.ts';
-import { BACKTEST_RANGE_MS_MAX, BACKTESTS_KEPT_MAX } from '../common/limits.ts';
+import { BACKTEST_RANGE_MS_MAX, BACKTESTS_KEPT_MAX, JUDGED_BEFORE_MS } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
@@ -40,9 +40,6 @@ export type FetchRevision = (account: string, policyId: string, revision?: numbe
 type Ordered = Backtest | 'no_agent' | 'no_policy' | 'no_revision';
 
 type Tried = Pick<BacktestRecord, 'tried' | 'inForce'> & { policyId: string | null; revision: number | null };
-
-/** A change of policies is in force within a second, and clocks of machines differ. */
-const IN_FORCE_MS = 5_000;
 
 export class Backtests {
   readonly #store: RegistryStore;
@@ -258,8 +255,8 @@ function rangeOf({ policy, policy_id: policyId, revision, from, to }: BacktestCr
 function inForceOf({ status }: Policy, fromMs: number, untilMs: number | null): BacktestRecord['inForce'] {
   if (status !== 'active') return null;
   return {
-    fromMs: fromMs + IN_FORCE_MS,
-    untilMs: untilMs === null ? Number.MAX_SAFE_INTEGER : untilMs - IN_FORCE_MS,
+    fromMs: fromMs + JUDGED_BEFORE_MS,
+    untilMs: untilMs === null ? Number.MAX_SAFE_INTEGER : untilMs - JUDGED_BEFORE_MS,
   };
 }
 

@@ -5,7 +5,6 @@
 // Invariant: each stored event is counted once, here or there, by when it arrived. Until that is done the counters say
 // that they do not know, and a budget that blocks blocks.
 // Failure: ClickHouse or Redis away: it stays unknown, and the next event begins it again.
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   BUDGET_SCOPES_MAX,
   type BudgetState,
@@ -16,6 +15,7 @@ import {
 import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { inSlices } from '../common/async.ts';
+import { IN_FORCE_MS, JUDGED_BEFORE_MS } from '../common/limits.ts';
 import { compileRule } from '../policy/compile.ts';
 import { type BudgetTerms, scopeText, spentText } from '../policy/kinds/spend-budget.ts';
 import type { SpendAnswer, SpendOf, SpendOperation, SpendStore } from '../policy/quotas/spend-store.ts';
@@ -29,16 +29,13 @@ type Parts = RegistryStore & {
   settled: (account: string, asked: SettledQuery) => Promise<SettledAmount[]>;
   /** Waits until what was acknowledged is stored and charged; false: it is not. */
   stored: (account: string) => Promise<boolean>;
+  /** Waits until no front has anything in hand that it had then (streams/submissions-in-hand.ts). */
+  untilAnswered: (then: { waitMs: number } | { fromMs: number }) => Promise<void>;
   onDrift?: (drifting: number) => void;
 };
 /** `isPlain`: it has no conditions. */
 type Known = { policy: Policy; terms: BudgetTerms; of: SpendOf; unit: string; isPlain: boolean };
 type State = { scope: string; shown: string; spent: number; reserved: number; resetsMs: number };
-
-/** How long after its arrival an event is appended at the latest, ms. */
-const LATE_MS = 1_000;
-/** How long after it was made a policy is in force everywhere, ms: what comes meanwhile is not charged to it. */
-const IN_FORCE_MS = 2_000;
 
 export class Budgets {
   readonly #parts: Parts;
@@ -50,12 +47,11 @@ export class Budgets {
   }
 
   /**
-   * A budget was made or changed: reads what was spent before, so that its first call need not wait for that. Once it
-   * is in force everywhere, since what comes before that is charged by its rows. Never throws.
+   * A budget was made or changed: reads what was spent before, so that its first call need not wait for that. Never
+   * throws.
    */
   made(account: string): void {
     const begin = async () => {
-      await sleep(IN_FORCE_MS / 2, undefined, { ref: false });
       const all = await this.#inForce(account, undefined);
       const ids = all.map(({ policy }) => policy.id);
       this.know(account, ids);
@@ -135,9 +131,11 @@ export class Budgets {
     const [known] = await this.#inForce(account, policyId);
     if (known === undefined) return;
     const { terms } = known;
+    // What is not charged to it, since it was judged without it, arrives before its counters begin, and is in the past.
+    await this.#parts.untilAnswered({ waitMs: IN_FORCE_MS });
     const [from, isKnown] = await this.#run(account, known, { op: 'begin', life: lifeOf(terms) });
     if (isKnown === '1') return;
-    await sleep(LATE_MS);
+    await this.#parts.untilAnswered({ fromMs: Number(from) });
     if (!(await this.#parts.stored(account))) return;
     const amounts = await this.#amounts(account, known, { toMs: Number(from) - 1, countedMs: Number(from) });
     const scopes = new Map<string, { shown: string; parts: number[] }>();
@@ -199,7 +197,7 @@ function knownOf(policy: Policy): Known {
 function pastOf({ policy, terms: { per, limit }, isPlain }: Known, countedMs: number): PastOfBudget | undefined {
   if (!isPlain || (per !== 'agent' && per !== 'account')) return undefined;
   const { agent_id: agentId, created_at: createdAt } = policy;
-  const beforeMs = Math.min(Date.parse(createdAt) + IN_FORCE_MS, countedMs);
+  const beforeMs = Math.min(Date.parse(createdAt) + JUDGED_BEFORE_MS, countedMs);
   return { agentId, per, beforeMs, of: limit.unit, currency: limit.currency };
 }
 

@@ -311,6 +311,57 @@ t.test('an evaluation says that it would be asked, and asks no one', async (t) =
   await api.delete(`/v1/policies/${id}`);
 });
 
+/** The event of `agent` waits for a check in the meantime, longer than a new policy takes to be in force. */
+async function whileChecked<T>(of: string, event: object, meanwhile: () => Promise<T>): Promise<[string, T]> {
+  const sent = api.post(`/v1/agents/${of}/events`, event);
+  while (held.length === 0) await pause(5);
+  const made = await meanwhile();
+  await pause(3_900);
+  for (const answer of held.splice(0)) answer();
+  const { json } = await sent;
+  t.equal(json.policy_result.outcome, 'allowed', JSON.stringify(json));
+  return [json.id, made];
+}
+
+t.test('a sequence that is made while an event waits for a check knows of it', async (t) => {
+  const [busy, idle] = await Promise.all(
+    ['read while checked', 'idle'].map(async (name) => (await api.post('/v1/agents', { name })).json.id as string),
+  );
+  await check('slow for sequences', 'held', { timeout_ms: 5_000 });
+  const id = await policy({ check: 'slow for sequences', tool: 'read_late', ...SAID });
+  const conditions = { tool: 'send_late', after: [{ tool: 'read_late' }], within: '1h' };
+  const body = { name: 'sent late', type: 'sequence', actions: ['block'], conditions };
+  const [event, made] = await whileChecked(busy!, { type: 'tool_call', payload: { tool: 'read_late' } }, () =>
+    api.post('/v1/policies', body),
+  );
+  t.equal(made.status, 201, made.text);
+  const sentBy = async (of: string) =>
+    (await api.post(`/v1/agents/${of}/events`, { type: 'tool_call', payload: { tool: 'send_late' } })).json;
+  await api.until(
+    () => sentBy(idle!),
+    ({ policy_result: { outcome } }) => outcome === 'allowed',
+  );
+  t.match(await sentBy(busy!), {
+    policy_result: { outcome: 'blocked', matches: [{ detail: { after: [{ event_id: event }] } }] },
+  });
+  for (const one of [id, made.json.id]) await api.delete(`/v1/policies/${one}`);
+});
+
+t.test('a budget that is made while a completion waits for a check is charged for it', async () => {
+  const busy = (await api.post('/v1/agents', { name: 'spends while checked' })).json.id as string;
+  await check('slow for budgets', 'held', { timeout_ms: 5_000 });
+  const id = await policy({ check: 'slow for budgets', type: 'completion', ...SAID });
+  const payload = { model: 'm-1', usage: { prompt_tokens: 600, completion_tokens: 300 } };
+  const conditions = { limit: { tokens: 1_000 }, window: '1h' };
+  const body = { name: 'made late', type: 'budget', agent_id: busy, actions: ['block'], conditions };
+  const [, made] = await whileChecked(busy, { type: 'completion', payload }, () => api.post('/v1/policies', body));
+  await api.until(
+    () => api.get(`/v1/budgets?policy_id=${made.json.id}`),
+    ({ json }) => json.items[0]?.known === true && json.items[0].spent === 900,
+  );
+  for (const one of [id, made.json.id]) await api.delete(`/v1/policies/${one}`);
+});
+
 t.test('a front that is killed in the middle of a call has recorded and acknowledged nothing', async (t) => {
   await check('interrupted', 'held', { timeout_ms: 5_000 });
   const id = await policy({ check: 'interrupted', ...SAID });

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { Backtest, BacktestResult } from '../../schemas/backtest.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { JUDGED_BEFORE_MS } from '../../src/common/limits.ts';
 import { recordedEvents } from '../policy/support.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
@@ -52,7 +53,7 @@ async function submit(agent: string, events: readonly object[], by = api) {
 }
 
 /** After this it is beyond doubt that a new policy is in force. */
-const IN_FORCE_MS = 6_000;
+const IN_FORCE_MS = JUDGED_BEFORE_MS + 1_000;
 const DRAFT = { type: 'block_action', actions: ['block'], conditions: { tool: 'pay' } };
 
 t.test('what cannot be asked for is said, with its place', async (t) => {
