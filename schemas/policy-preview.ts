@@ -20,7 +20,7 @@ export const PolicyPreview = Type.Object({
   ),
   approximate: about(
     Type.Boolean(),
-    'true: of a rate limit, whose counters begin with none at the oldest of these events although there were others before.',
+    'true: of a rate limit or a sequence, which know of none before the oldest of these events although there were some.',
     false,
   ),
 });

@@ -13,6 +13,7 @@ import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/pro
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { ClickHouseError } from '../../clickhouse/errors.ts';
 import type { KeptOf } from '../../clickhouse/kept-reads.ts';
+import { waitStates } from '../../clickhouse/queries/decided-approvals.ts';
 import {
   countReplayed,
   type ReplayPage,
@@ -48,6 +49,8 @@ export type RunParts = {
   /** null: there is none. */
   agentOf: (account: string, agent: string) => Promise<AgentRecord | null>;
   keptOf: KeptOf;
+  /** By which values that are compared are hashed. */
+  traceKeyOf: (account: string) => Promise<string>;
   onEvents: (events: number) => void;
   /** Epoch ms. */
   now: () => number;
@@ -62,6 +65,9 @@ const LOOP_MS = 10;
 const AGENTS_MAX = 10_000;
 /** Keeping takes this part at most of the time that a backtest runs. */
 const KEEPING_SHARE = 1 / 20;
+
+/** Ids of one question. */
+const WAITS_AT_ONCE = 1_000;
 
 /** What ends a backtest for good. */
 class BacktestFailed extends Error {
@@ -134,7 +140,8 @@ export class BacktestRun {
     const kept = await store.state();
     const { tried, inForce, shown } = this.#record;
     const replaces = shown.policy_id;
-    this.#replay = new PolicyReplay({ tried, replaces, inForce }, kept?.replay);
+    const traceKey = await this.#parts.traceKeyOf(this.#account);
+    this.#replay = new PolicyReplay({ tried, replaces, inForce, traceKey }, kept?.replay);
     this.#tally = new Tally(kept?.tally);
     if (kept === null) await this.#first();
     else this.#state = kept;
@@ -181,10 +188,12 @@ export class BacktestRun {
   }
 
   async #rows(page: ReplayPage): Promise<void> {
-    for (let row = page.next(); row !== undefined; row = page.next()) {
+    const rows = this.#replay.asksApprovals ? [...rowsOf(page)] : rowsOf(page);
+    const approved = await this.#approvalsOf(rows);
+    for (const row of rows) {
       let agent = this.#agents.get(row.agentId);
       if (agent === undefined) agent = await this.#agentOf(row.agentId);
-      if (agent !== null) this.#row(row, agent);
+      if (agent !== null) this.#row(row, agent, approved.get(row.id));
       this.#state!.position = { at: row.receivedMs, id: row.id };
       if (performance.now() < this.#loopAtMs) continue;
       await turnOfLoop();
@@ -201,8 +210,22 @@ export class BacktestRun {
     this.#signal.throwIfAborted();
   }
 
-  #row(row: ReplayRow, agent: AgentRecord): void {
-    const event = replayedEvent(row);
+  /** When those that waited were approved; nothing where that does not matter. */
+  async #approvalsOf(rows: Iterable<ReplayRow>): Promise<ReadonlyMap<string, number>> {
+    const approved = new Map<string, number>();
+    if (!Array.isArray(rows)) return approved;
+    const pending = (rows as ReplayRow[]).filter(({ outcome }) => outcome === 'pending').map(({ id }) => id);
+    for (let from = 0; from < pending.length; from += WAITS_AT_ONCE) {
+      const some = pending.slice(from, from + WAITS_AT_ONCE);
+      const waits = await this.#asked(() => waitStates(this.#parts.clickhouse, this.#account, some));
+      for (const [id, { outcome, decidedMs }] of waits)
+        if (outcome === 'allowed' && decidedMs !== null) approved.set(id, decidedMs);
+    }
+    return approved;
+  }
+
+  #row(row: ReplayRow, agent: AgentRecord, approvedMs: number | undefined): void {
+    const event = { ...replayedEvent(row), approvedMs };
     const replayed = this.#replay.next(event, agent);
     // Before that it only fills the counters.
     if (row.receivedMs < this.#state!.fromMs) return;
@@ -278,9 +301,13 @@ export class BacktestRun {
   }
 }
 
+function* rowsOf(page: ReplayPage): Generator<ReplayRow> {
+  for (let row = page.next(); row !== undefined; row = page.next()) yield row;
+}
+
 /** undefined: it is not the backtest's fault. */
 function failureOf(error: unknown): BacktestFailed | undefined {
   if (error instanceof BacktestFailed) return error;
   if (!(error instanceof TooManyCounters)) return undefined;
-  return new BacktestFailed('too_many_counters', 'The rate limit counts more values apart than a backtest keeps.');
+  return new BacktestFailed('too_many_counters', 'The policy counts more values apart than a backtest keeps.');
 }

@@ -17,6 +17,7 @@ import { Accounts } from '../registry/accounts.ts';
 import { Agents } from '../registry/agents.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { REGISTRY_MISSING } from '../registry/presence.ts';
+import { traceKeyOf } from '../registry/trace-key.ts';
 import { OTHER_INSTALLATION } from '../stores/redis-watch.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
 import {
@@ -51,6 +52,7 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
     whenStored: whenStored(barrier),
     erasing: (account) => agents.erasing(account),
     agentOf: agentOf({ redis, keys }),
+    traceKeyOf: (account) => traceKeyOf({ redis, keys }, account),
     mayWork,
   });
   const retentionDays = mostRetentionDays(config);

@@ -31,7 +31,6 @@ import { type Listed, type Page, pageOf } from './lists.ts';
 import { checkCompiles } from './policies.ts';
 import { readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, keepWithin } from './principal.ts';
-import { noTrial } from './shadow-policies.ts';
 
 /** A revision of a policy, the newest where none is named; null: there is none. */
 export type FetchRevision = (account: string, policyId: string, revision?: number) => Promise<PolicyRevision | null>;
@@ -136,11 +135,9 @@ export class Backtests {
 
   async #tried(account: string, body: BacktestCreate, actor: Actor): Promise<Tried | 'no_policy' | 'no_revision'> {
     const { policy: draft, policy_id: policyId, revision } = body;
-    if (draft?.type === 'sequence') throw noTrial('/policy/type');
     const named = policyId === undefined ? null : await this.#named(account, policyId, revision);
     if (typeof named === 'string') return named;
     if (named !== null && !isWithin(actor, named.policy.agent_id)) return 'no_policy';
-    if (named?.policy.type === 'sequence') throw noTrial('/policy_id');
     if (draft === undefined) keepFromBudgets(named!.policy);
     if (draft === undefined)
       return {

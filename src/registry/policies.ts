@@ -27,7 +27,7 @@ import { AGENT_FULL, commonRefusal, type Edit, type More, NamedRecords, tooMany 
 import { readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, keepWithin, waitingAs } from './principal.ts';
 import { isActiveSequence, roomForSequences } from './sequence-memories.ts';
-import { isExpired, noTrial, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
+import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
 
 type PolicyFilter = NamedFilter & {
   agent_id?: readonly string[] | undefined;
@@ -67,7 +67,6 @@ export class Policies {
   draft(account: string, body: PolicyCreate, actor: Actor, work: PolicyWork): Promise<Policy> {
     return answering(async () => {
       keepWithin(actor, body.agent_id ?? null, { what: 'policy', path: '/agent_id' });
-      if (body.type === 'sequence') throw noTrial('/type');
       const { policy } = await this.#made(account, { body, actor, work, atMs: this.#now() });
       const { agent_id: agent } = policy;
       if (

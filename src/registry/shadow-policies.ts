@@ -5,19 +5,12 @@
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
-import type { ServiceError } from '../common/errors.ts';
 import { SHADOW_KEPT_MS } from '../common/limits.ts';
-import { validationFailed } from '../common/validation.ts';
 import { parseDuration } from '../policy/kinds/duration.ts';
 
-/** Why a sequence is in force or is not, and nothing in between. */
-const NO_TRIAL =
-  'a sequence cannot be tried as a shadow, by a backtest or a preview. Its action `log` blocks nothing, and `evaluate` judges an event after others';
-
-/** `path`: of the policy in the request. */
-export function noTrial(path: string): ServiceError {
-  return validationFailed('The policy cannot be tried.', [{ path, message: `is of a sequence: ${NO_TRIAL}` }]);
-}
+/** What shadows saw is kept nowhere. */
+const NO_SEQUENCE_SHADOW =
+  'a sequence cannot be a shadow. Its action `log` blocks nothing, and a backtest judges what was recorded';
 /** A budget that only watches has the actions `log` or `alert`. */
 const NO_SHADOW = 'a budget cannot be a shadow: with the action `log` alone it counts and stops nothing';
 
@@ -26,7 +19,8 @@ export function shadowMistakes(
   { mode = 'enforce', shadow_of: originalId, type, agent_id: agentId }: PolicyCreate,
   original: Policy | undefined,
 ): ErrorDetail[] {
-  if (type === 'sequence' && mode === 'shadow') return [{ path: '/mode', message: `must be \`enforce\`: ${NO_TRIAL}` }];
+  if (type === 'sequence' && mode === 'shadow')
+    return [{ path: '/mode', message: `must be \`enforce\`: ${NO_SEQUENCE_SHADOW}` }];
   if (mode === 'shadow' && type === 'budget') return [{ path: '/mode', message: NO_SHADOW }];
   if (originalId === undefined) return [];
   const path = '/shadow_of';

@@ -233,6 +233,18 @@ const TYPES: object[] = [
   { type: 'rate_limit', conditions: { threshold: 30, window: '30m', per: 'payload.tool', type: 'tool_call' } },
   { type: 'rate_limit', conditions: { threshold: 5, window: '1h', per: 'account', tool: 'pay' }, actions: ['alert'] },
   { type: 'rate_limit', conditions: { threshold: 4, window: '3s', per: 'payload.arguments.amount' } },
+  { type: 'sequence', conditions: { tool: 'look', after: [{ tool: 'shell' }], within: '2s', per: 'trace' } },
+  {
+    type: 'sequence',
+    conditions: {
+      ...{ tool: ['pay', 'shell'], after: [{ tool: 'look' }, { patterns: ['secret'], outcome: 'any' }], within: '1h' },
+      same: { 'payload.arguments.amount': 'payload.arguments.amount' },
+    },
+  },
+  {
+    ...{ type: 'sequence', actions: ['log'] },
+    conditions: { tool: 'pay', unless: { tool: 'send' }, within: '1s', per: 'account' },
+  },
 ];
 const NOTES = [
   'nothing',

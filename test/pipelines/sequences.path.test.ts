@@ -1,5 +1,5 @@
 // Sequences against the whole service: one that is made or changed knows what occurred before it was, by what is
-// stored; what is waited for, blocked or approved; how many there may be; what cannot be made of one.
+// stored; what is waited for, blocked or approved; what a preview and a backtest say; how many there may be.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Policy } from '../../schemas/policy.ts';
@@ -7,7 +7,7 @@ import { Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';
 
 t.setTimeout(600_000);
-const service = await startService(t);
+const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
 const api = new Api(t, service);
 await api.describe();
 
@@ -177,14 +177,7 @@ t.test('what is refused, with its place and what to do instead', async (t) => {
       '/conditions/same/payload.to',
       /./,
     ],
-    ['/v1/policies', { ...body, mode: 'shadow' }, '/mode', /cannot be tried/],
-    ['/v1/policies/preview', body, '/type', /cannot be tried/],
-    [
-      '/v1/backtests',
-      { policy: { type: 'sequence', actions: ['block'], conditions }, from: new Date().toISOString() },
-      '/policy/type',
-      /cannot be tried/,
-    ],
+    ['/v1/policies', { ...body, mode: 'shadow' }, '/mode', /cannot be a shadow/],
   ];
   for (const [path, sent, place, message] of wrong) {
     const { status, json } = await api.post(path, sent);
@@ -207,6 +200,41 @@ t.test('an evaluation judges an event after others', async (t) => {
     outcome: 'blocked',
     matches: [{ detail: { after: [{ event_id: 'before/0' }] } }],
   });
+});
+
+t.test('a preview and a backtest judge what was recorded, each event after those before it', async (t) => {
+  const agent = await newAgent();
+  const asks = await newPolicy({ tool: 'allow' }, { type: 'require_approval', agent_id: agent });
+  await sleep(1_100);
+  const from = new Date().toISOString();
+  const sent: Submitted[] = [];
+  for (const tool of ['pay', 'allow', 'pay', 'read', 'pay']) {
+    const one = await send(agent, tool);
+    if (tool === 'allow') await decide(one);
+    sent.push(one);
+  }
+  const names = (ids: readonly string[]) => ids.map((id) => sent.findIndex((one) => one.id === id));
+  const draft = (conditions: object) => ({ type: 'sequence', actions: ['block'], agent_id: agent, conditions });
+  for (const [conditions, matched] of [
+    [{ tool: 'pay', after: [{ tool: 'read' }], within: '1h' }, [4]],
+    [{ tool: 'pay', unless: { tool: 'allow' }, within: '1h' }, [0]],
+    [{ tool: 'pay', after: [{ tool: 'pay' }], at_least: 2, within: '1h' }, [4]],
+  ] as const) {
+    const body = draft(conditions);
+    const preview = await api.post('/v1/policies/preview', { name: 'tried', ...body });
+    t.match(preview.json, { events: 5, matched: matched.length, unknown: 0, complete: true, approximate: false });
+    t.same(names(preview.json.first.map(({ id }: Submitted) => id)), matched, JSON.stringify(conditions));
+    const made = await api.post('/v1/backtests', { policy: body, from });
+    t.equal(made.status, 202, made.text);
+    const { json } = await api.until(
+      () => api.get(`/v1/backtests/${made.json.id}`),
+      ({ json: { status } }) => status === 'done' || status === 'failed',
+    );
+    t.match(json.result, { events: 5, matched: matched.length, changed: matched.length, unknown: [] });
+    const samples = json.result.samples as { event_id: string; detail: { after: { event_id: string }[] } }[];
+    t.same(names(samples.map(({ event_id: id }) => id)), matched);
+  }
+  await api.delete(`/v1/policies/${asks.id}`);
 });
 
 t.test('20 may be active, by whatever way', async (t) => {

@@ -73,7 +73,7 @@ function storedOf(view: EventView, { outcome, reason, redacted, resultJson, matc
   const result = JSON.parse(resultJson) as PolicyResult;
   const { agent, ...seen } = view;
   return {
-    ...{ agentId: view.agent_id, requestId: 'r', receivedMs: 1_000, outcome, reason: reason ?? '' },
+    ...{ id: 'evt_1', agentId: view.agent_id, requestId: 'r', receivedMs: 1_000, outcome, reason: reason ?? '' },
     result: outcome === 'allowed' && matches.length === 0 && result.source === undefined ? null : result,
     view: {
       ...seen,

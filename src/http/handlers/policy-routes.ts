@@ -1,4 +1,5 @@
 // Policies: create, list, read, change, delete.
+import { waitStates } from '../../../clickhouse/queries/decided-approvals.ts';
 import { deletedByHand } from '../../../clickhouse/queries/deleted-policies.ts';
 import { type EventRow, renderListed, withoutPayload } from '../../../clickhouse/queries/event-rows.ts';
 import { listEvents } from '../../../clickhouse/queries/list-events.ts';
@@ -185,12 +186,14 @@ export const policyRoutes: Route[] = [
         ...{ limit: PREVIEW_EVENTS_MAX, offset: 0 },
       };
       const { items, isShort, total } = await ask(() => listEvents(clickhouse, account, page));
-      const events = items.map(previewedEvent);
+      const approved = policy.type === 'sequence' ? await approvedAmong(clickhouse, account, items) : undefined;
+      const events = items.map((row) => ({ ...previewedEvent(row), approvedMs: approved?.get(row.id) }));
       const found = await registry.previews.judge(account, { policy, events }, actor);
       const rows = new Map(items.map((row) => [row.id, row]));
       const first = found.first.map((id) => renderListed(withoutPayload(rows.get(id)!)));
       const complete = isStored && found.isWhole && isShort !== true;
-      const approximate = policy.type === 'rate_limit' && (total === null || total > items.length);
+      const isOfBefore = policy.type === 'rate_limit' || policy.type === 'sequence';
+      const approximate = isOfBefore && (total === null || total > items.length);
       const { events: judged, matched, unknown } = found;
       const fields = exactJson({ events: judged, matched, unknown, complete, approximate });
       return { status: 200, body: `${fields.slice(0, -1)},"first":[${first.join(',')}]}` };
@@ -304,6 +307,21 @@ export const policyRoutes: Route[] = [
     },
   }),
 ];
+
+/** When those that waited were approved. */
+async function approvedAmong(
+  clickhouse: Parts['clickhouse'],
+  account: string,
+  rows: readonly EventRow[],
+): Promise<ReadonlyMap<string, number>> {
+  const waited = rows.filter(({ policy_result: result }) => result.includes('"approval_id":')).map(({ id }) => id);
+  const waits = await ask(() => waitStates(clickhouse, account, waited));
+  return new Map(
+    [...waits].flatMap(([id, { outcome, decidedMs }]) =>
+      outcome === 'allowed' && decidedMs !== null ? [[id, decidedMs] as const] : [],
+    ),
+  );
+}
 
 /** As a preview judges it. */
 function previewedEvent(row: EventRow) {

@@ -2,7 +2,7 @@
 // pure, the worker in pipelines/backtest reads the events and counts).
 //
 //   others   what the recorded matches of all other policies make of the event
-//   verdict  what this policy says of it: by the engine; of a rate limit by counters that are replayed
+//   verdict  what this policy says of it: by the engine, and by what was before, replayed (replayed-*.ts)
 //   now      the stronger of the two, blocked before pending before allowed
 //
 // The policy stands in place of its own recorded match, if it has one. What stays as it was: an event of an agent that
@@ -27,16 +27,20 @@ import { matchThen } from '../outside.ts';
 import { countsAll, outcomeOfMatch, outcomeThen, typesOf } from '../rule-index.ts';
 import { RedactedPlaces } from './redacted-places.ts';
 import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
+import { type KeptSequence, ReplayedSequence } from './replayed-sequence.ts';
 
 /** What is tried, in whose place, and between which times (epoch ms) just this was in force. */
 type TriedRevision = {
   tried: Policy;
   replaces: string | null;
+  /** By which values of `same` are hashed. */
+  traceKey?: string;
   inForce: { fromMs: number; untilMs: number } | null;
 };
 
 /** What was stored of an event. Times are epoch ms. */
 export type ReplayedEvent = {
+  id: string;
   agentId: string;
   /** The id of the request that it came with. */
   requestId: string;
@@ -45,6 +49,8 @@ export type ReplayedEvent = {
   reason: Reason | '';
   /** null: allowed without a match. */
   result: PolicyResult | null;
+  /** When it was approved, where it waited for that. */
+  approvedMs?: number | undefined;
   /** As policies see it. `payload` is empty where `needs` says that it is not looked at. */
   view: Omit<EventView, 'agent'>;
 };
@@ -62,7 +68,7 @@ export type Replayed = {
 
 type Submission = Pick<ReplayedEvent, 'requestId' | 'agentId' | 'receivedMs'>;
 /** As it is kept: JSON. */
-export type KeptReplay = { submission: Submission; counters: KeptCounters };
+export type KeptReplay = { submission: Submission; counters: KeptCounters; sequence?: KeptSequence };
 
 /** What must be so of an event for the policy to match it: of each clause a literal in its texts. null: anything. */
 type ReplayNeeds = { types: readonly string[] | null; clauses: readonly (readonly string[])[]; payload: boolean };
@@ -84,6 +90,8 @@ export class PolicyReplay {
   readonly #rule: Rule;
   readonly #effect: Outcome;
   readonly #counters: ReplayedCounters;
+  /** undefined: the policy is no sequence. */
+  readonly #sequence: ReplayedSequence | undefined;
   /** The submission of the last event. */
   #submission: Submission = { requestId: '', agentId: '', receivedMs: 0 };
   /** A data filter without its conditions. */
@@ -93,28 +101,42 @@ export class PolicyReplay {
   constructor(of: TriedRevision, kept?: KeptReplay) {
     this.#of = of;
     if (kept !== undefined) this.#submission = kept.submission;
-    this.#rules = new RuleSet([of.tried]);
+    this.#rules = new RuleSet([of.tried], { traceKey: of.traceKey });
     this.#rule = this.#rules.rules.get(of.tried.id)!;
     this.#effect = outcomeOfMatch(of.tried.type, of.tried.actions);
     this.#counters = new ReplayedCounters(kept?.counters);
+    if (of.tried.type === 'sequence') this.#sequence = new ReplayedSequence(this.#rule, kept?.sequence);
   }
 
-  /** What it goes on from. */
+  /** What it goes on from. Throws TooManyCounters. */
   kept(): KeptReplay {
-    return { submission: this.#submission, counters: this.#counters.kept() };
+    const sequence = this.#sequence?.kept();
+    return { submission: this.#submission, counters: this.#counters.kept(), ...(sequence && { sequence }) };
+  }
+
+  /** Is it wanted when events were approved that waited for it? */
+  get asksApprovals(): boolean {
+    return this.#sequence !== undefined;
   }
 
   get needs(): ReplayNeeds {
+    const types = this.#looked.map(typesOf);
     return {
-      types: typesOf(this.#rule),
-      clauses: literalsOfRule(this.#rule),
+      types: types.includes(null) ? null : [...new Set(types.flatMap((some) => some ?? []))],
+      clauses: this.#sequence === undefined ? literalsOfRule(this.#rule) : [],
       payload: !countsAll({ rule: this.#rule }),
     };
   }
 
-  /** How long before the first event a rate limit has to be replayed, ms. */
+  /** The policy, and what its steps are. */
+  get #looked(): Rule[] {
+    return [this.#rule, ...this.#rule.steps.map((step) => ({ ...this.#rule, steps: [], ...step }))];
+  }
+
+  /** How long before the first event a rate limit or a sequence has to be replayed, ms. */
   get warmUpMs(): number {
     const { terms } = this.#rule;
+    if (terms.type === 'sequence') return terms.windowMs;
     return terms.type === 'rate_limit' ? Math.ceil((terms.windowSeconds * 1000 * 61) / 60) : 0;
   }
 
@@ -125,7 +147,7 @@ export class PolicyReplay {
     if (result?.decision_id !== undefined) return { was, now: was, matched: false, left: 'decided_before', isObserved };
     if (reason === 'agent_inactive') return { was, now: 'blocked', matched: false, isObserved };
     const others = this.#others(result, isObserved);
-    const verdict = this.#verdict(event, agent);
+    const verdict = this.#verdict(event, agent, others);
     const made = verdict.detail !== undefined && 'pending' in verdict.detail ? 'pending' : this.#effect;
     const effect = isObserved && made === 'pending' ? 'blocked' : made;
     const withMatch = RANK[effect] > RANK[others] ? effect : others;
@@ -149,7 +171,7 @@ export class PolicyReplay {
     return isObserved && others === 'pending' ? 'blocked' : others;
   }
 
-  #verdict(event: ReplayedEvent, agent: AgentRecord): Verdict {
+  #verdict(event: ReplayedEvent, agent: AgentRecord, others: Outcome): Verdict {
     const { tried } = this.#of;
     if (tried.agent_id !== null && tried.agent_id !== event.agentId) return NOT_MATCHED;
     if (tried.type === 'rate_limit') {
@@ -160,6 +182,7 @@ export class PolicyReplay {
     // Only what a filter found something in is redacted.
     const isFiltered = event.result?.matches.some(({ type }) => type === 'data_filter') ?? false;
     const places = isFiltered ? RedactedPlaces.of(view) : null;
+    if (this.#sequence !== undefined) return this.#ofSequence(event, view, { places, outcome: others });
     if (places === null) return this.#judged(event, view);
     const verdict = this.#judgedAround(event, view, places);
     return verdict.matched === null ? (this.#recorded(event) ?? verdict) : verdict;
@@ -199,14 +222,26 @@ export class PolicyReplay {
     return found === undefined ? NOT_MATCHED : { matched: true, detail: found.detail };
   }
 
+  /** What was redacted may be what makes it a step, or what the sequence itself asks for. */
+  #ofSequence(
+    event: ReplayedEvent,
+    view: EventView,
+    { places, outcome }: { places: RedactedPlaces | null; outcome: Outcome },
+  ): Verdict {
+    const [isHidden, ...areHidden] = this.#looked.map((rule) => places !== null && isHiddenIn(rule, view, places));
+    const { sequences: part } = judge(this.#rules, view);
+    const found = this.#sequence!.next({ event, view, part, outcome, isHidden: areHidden.includes(true) });
+    const isUnknown = found === null || (isHidden && outcome !== 'blocked');
+    if (isUnknown) return this.#recorded(event) ?? HIDDEN_CONDITION;
+    return found === false ? NOT_MATCHED : { matched: true, detail: found };
+  }
+
   /** Some places were redacted: what does not look at them decides, if it can. */
   #judgedAround(event: ReplayedEvent, view: EventView, places: RedactedPlaces): Verdict {
-    const { conditions, expression, schema, terms } = this.#rule;
-    if (!(typesOf(this.#rule)?.includes(view.type) ?? true)) return NOT_MATCHED;
-    const hidden = conditions.filter(({ path }) => places.concern(path));
-    const isUnmet = conditions.some((condition) => !hidden.includes(condition) && !holds(condition, view));
-    if (isUnmet) return NOT_MATCHED;
-    if (hidden.length > 0 || expression !== null || schema !== null) return HIDDEN_CONDITION;
+    const seen = seenAround(this.#rule, view, places);
+    if (seen === 'unmet') return NOT_MATCHED;
+    if (seen === 'hidden') return HIDDEN_CONDITION;
+    const { terms } = this.#rule;
     if (terms.type === 'rate_limit' && typeof terms.per !== 'string' && places.concern(terms.per))
       return HIDDEN_CONDITION;
     if (terms.type !== 'data_filter' || !places.concernFilter(terms)) return this.#judged(event, view);
@@ -233,6 +268,22 @@ export class PolicyReplay {
     if (match !== undefined) return { matched: true, detail: match.detail };
     return receivedMs >= inForce.fromMs && receivedMs < inForce.untilMs ? NOT_MATCHED : undefined;
   }
+}
+
+/** `unmet`: by what was not redacted. `hidden`: what was decides. */
+function seenAround(rule: Rule, view: EventView, places: RedactedPlaces): 'unmet' | 'hidden' | 'seen' {
+  const { conditions, expression, schema } = rule;
+  if (!(typesOf(rule)?.includes(view.type) ?? true)) return 'unmet';
+  const hidden = conditions.filter(({ path }) => places.concern(path));
+  if (conditions.some((condition) => !hidden.includes(condition) && !holds(condition, view))) return 'unmet';
+  return hidden.length > 0 || expression !== null || schema !== null ? 'hidden' : 'seen';
+}
+
+/** May what was redacted make the rule match, or not? */
+function isHiddenIn(rule: Rule, view: EventView, places: RedactedPlaces): boolean {
+  const seen = seenAround(rule, view, places);
+  const { terms } = rule;
+  return seen === 'hidden' || (seen === 'seen' && terms.type === 'data_filter' && places.concernFilter(terms));
 }
 
 /** What is too much work counts as met. */

@@ -1,8 +1,8 @@
 // What a policy that need not exist would have matched of recorded events (POST /v1/policies/preview): those that the
 // list has, judged by the replay of a backtest (policy-replay.ts), so that both say the same. Done in a front's judging
 // thread (policy-work.ts). Pure.
-// Invariant: no counter is asked or moved. A rate limit is counted over these events alone, in the order of arrival;
-// all other policies judge the newest first, so where time is up the newest have been judged.
+// Invariant: no counter is asked or moved. Policies that ask what was before count and know these events alone, in the
+// order of arrival; all others judge the newest first, so where time is up the newest have been judged.
 // Failure: none of its own; what is not judged in PREVIEW_MS_MAX is left out of `events`.
 import type { AgentRecord } from '../../../schemas/agent.ts';
 import type { Policy } from '../../../schemas/policy.ts';
@@ -11,8 +11,11 @@ import { PolicyReplay } from './policy-replay.ts';
 import { type RecordedEvent, replayedEvent } from './recorded-event.ts';
 import { TooManyCounters } from './replayed-counters.ts';
 
-/** `reason` is in what policies said of it; each event counts as a request of its own. */
-export type PreviewedEvent = Omit<RecordedEvent, 'reason' | 'requestId'> & { id: string };
+/**
+ * `reason` is in what policies said of it; each event counts as a request of its own. `approvedMs`: of one that was
+ * pending, as far as it matters.
+ */
+export type PreviewedEvent = Omit<RecordedEvent, 'reason' | 'requestId'> & { approvedMs?: number | undefined };
 /** `events`: the newest first. `agents`: by id; events of others are left out. */
 export type PreviewTrial = {
   policy: Policy;
@@ -28,11 +31,11 @@ export async function previewed(
   pause: () => Promise<void> | undefined,
 ): Promise<Previewed> {
   const replay = new PolicyReplay({ tried: policy, replaces: policy.shadow_of ?? null, inForce: null });
-  const isLimit = policy.type === 'rate_limit';
+  const isInOrder = policy.type === 'rate_limit' || policy.type === 'sequence';
   const found: Previewed = { events: 0, matched: 0, unknown: 0, first: [], isWhole: true };
   const matched: string[] = [];
   const endMs = performance.now() + PREVIEW_MS_MAX;
-  for (const row of isLimit ? [...events].sort(byArrival) : events) {
+  for (const row of isInOrder ? [...events].sort(byArrival) : events) {
     if (performance.now() > endMs) {
       found.isWhole = false;
       break;
@@ -41,6 +44,7 @@ export async function previewed(
     if (agent === undefined) continue;
     const event = replayedEvent({ ...row, reason: '', requestId: row.id });
     event.reason = event.result?.reason ?? '';
+    event.approvedMs = row.approvedMs;
     const verdict = verdictOf(() => replay.next(event, agent).matched);
     if (verdict === 'full') {
       found.isWhole = false;
@@ -52,11 +56,11 @@ export async function previewed(
     await pause();
   }
   found.matched = matched.length;
-  found.first = isLimit ? matched.slice(-PREVIEW_SHOWN_MAX).reverse() : matched.slice(0, PREVIEW_SHOWN_MAX);
+  found.first = isInOrder ? matched.slice(-PREVIEW_SHOWN_MAX).reverse() : matched.slice(0, PREVIEW_SHOWN_MAX);
   return found;
 }
 
-/** `full`: the limit counts more values apart than are kept. */
+/** `full`: the policy counts more values apart than are kept. */
 function verdictOf(judge: () => boolean | null): boolean | null | 'full' {
   try {
     return judge();

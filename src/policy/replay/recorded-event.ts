@@ -10,6 +10,7 @@ import type { ReplayedEvent } from './policy-replay.ts';
 
 /** Texts are '' for none; times epoch ms. */
 export type RecordedEvent = {
+  id: string;
   agentId: string;
   type: EventType;
   traceId: string;
@@ -28,10 +29,10 @@ export type RecordedEvent = {
 const NO_PAYLOAD: JsonObject = Object.freeze({});
 
 export function replayedEvent(row: RecordedEvent): ReplayedEvent {
-  const { agentId, requestId, receivedMs, outcome, reason } = row;
+  const { id, agentId, requestId, receivedMs, outcome, reason } = row;
   const payloadText = row.payload === '' ? '{}' : row.payload;
   return {
-    ...{ agentId, requestId, receivedMs, outcome, reason },
+    ...{ id, agentId, requestId, receivedMs, outcome, reason },
     result: row.policyResult === '' ? null : (JSON.parse(row.policyResult) as PolicyResult),
     view: {
       ...{ type: row.type, agent_id: agentId, payloadText },

@@ -118,8 +118,8 @@ export class ReplayedCounters {
   }
 }
 
-function tooMany(): TooManyCounters {
-  return new TooManyCounters('a replayed rate limit has more counters than are kept');
+export function tooMany(): TooManyCounters {
+  return new TooManyCounters('a replayed policy counts more apart than is kept');
 }
 
 function sumOf(taken: readonly number[]): number {

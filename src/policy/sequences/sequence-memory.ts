@@ -1,7 +1,7 @@
 // What has occurred, for the sequences of one account, as src/redis/sequences.lua keeps it, but in memory (of
-// evaluations; pure). A scope of a policy has states, one for each value of `same`. Of a state is kept, for each step,
-// the way to it that began last: as long as any way lies in the window that one does. So a state stays as small as the
-// policy, however much occurs.
+// evaluations and backtests; pure). A scope of a policy has states, one for each value of `same`. Of a state is kept,
+// for each step, the way to it that began last: as long as any way lies in the window that one does. So a state stays
+// as small as the policy, however much occurs.
 //   next    an event, in the order in which they occur: which sequences match, then which steps it is
 //   settle  an event that is recorded, and approved if it had to be: now it is what it would have been
 // Invariant: it says of events what the script says (test/policy/sequences.redis.test.ts).
@@ -43,6 +43,19 @@ const PARTS = 60;
 /** `isKnown`: it is recorded, and approved if it had to be. */
 type Occurring = { outcome: Outcome; id: string; atMs: number; isKnown: boolean };
 type Limits = { values: number; scopes: number };
+/** As it is kept: JSON. */
+export type KeptMemory = {
+  scopes: readonly (readonly [
+    memory: string,
+    scope: string,
+    endMs: number,
+    overUntilMs: number,
+    states: readonly (readonly [value: string, state: KeptStateOf])[],
+  ])[];
+  over: readonly (readonly [memory: string, untilMs: number])[];
+  waiting: readonly (readonly [id: string, marks: readonly SequenceMark[]])[];
+};
+type KeptStateOf = Omit<State, 'sums'> & { sums: readonly (readonly [part: number, amount: Amount])[] };
 
 export class SequenceMemory {
   readonly #limits: Limits;
@@ -51,8 +64,29 @@ export class SequenceMemory {
   /** That of the event at hand. */
   #submission = '';
 
-  constructor(limits: Limits = { values: SEQUENCE_VALUES_MAX, scopes: SEQUENCE_SCOPES_MAX }) {
+  constructor(limits: Limits = { values: SEQUENCE_VALUES_MAX, scopes: SEQUENCE_SCOPES_MAX }, kept?: KeptMemory) {
     this.#limits = limits;
+    for (const [memory, overUntilMs] of kept?.over ?? []) this.#kept.set(memory, { scopes: new Map(), overUntilMs });
+    for (const [memory, scope, endMs, overUntilMs, states] of kept?.scopes ?? [])
+      this.#kept.get(memory)!.scopes.set(scope, { states: new Map(states.map(stateOfKept)), endMs, overUntilMs });
+    for (const [id, marks] of kept?.waiting ?? []) this.#waiting.set(id, marks);
+  }
+
+  /** What it goes on from, without the scopes of which nothing lies in the window. */
+  kept(atMs: number): KeptMemory {
+    const all = [...this.#kept];
+    return {
+      over: all.map(([memory, { overUntilMs }]) => [memory, overUntilMs]),
+      scopes: all.flatMap(([memory, { scopes }]) =>
+        [...scopes]
+          .filter(([, { endMs }]) => endMs > atMs)
+          .map(([name, { endMs, overUntilMs, states }]) => {
+            const kept = [...states].map(([value, state]) => [value, { ...state, sums: [...state.sums] }] as const);
+            return [memory, name, endMs, overUntilMs, kept] as const;
+          }),
+      ),
+      waiting: [...this.#waiting],
+    };
   }
 
   /** `atMs` must not fall. `outcome`: with the sequences that match. */
@@ -177,6 +211,11 @@ export class SequenceMemory {
     if (isNew) states.set(value, copied(states.get(ANY_VALUE)));
     return value === ANY_VALUE ? [...states.values()] : [states.get(value)!];
   }
+}
+
+function stateOfKept([value, { sums, ...state }]: readonly [string, KeptStateOf]): [string, State] {
+  const ways = state.ways.map((way) => way ?? undefined) as Occurrence[][];
+  return [value, { ...state, ways, sums: new Map(sums) }];
 }
 
 export function allOf(agent: string): string {

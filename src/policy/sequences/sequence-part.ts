@@ -86,7 +86,8 @@ export function memoryOf({ policy: { id }, terms }: Rule): Memory {
   return { name: `${id}/${meaning}`, windowMs, steps, atLeast, hasUnless, most: sum?.gt ?? null };
 }
 
-function scopeOf(per: SequenceTerms['per'], event: EventView): SequenceScope {
+/** Whose memory an event belongs to. */
+export function scopeOf(per: SequenceTerms['per'], event: EventView): SequenceScope {
   const { agent_id: agent } = event;
   if (per === 'account') return { own: 'account', agent: null };
   if (per === 'agent') return { own: `agent ${agent}`, agent: null };
