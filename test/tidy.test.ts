@@ -87,7 +87,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/embedded': 2_300,
   'src/hooks': 1_200,
   'src/http': 12_500,
-  'src/ingest': 7_200,
+  'src/ingest': 7_250,
   'src/mcp': 2_100,
   'src/metrics': 900,
   'src/otlp': 3_400,
@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 8_400,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 71_550,
+  test: 71_700,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

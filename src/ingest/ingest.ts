@@ -210,7 +210,10 @@ class Submission implements QuotaWaiter, AppendCaller {
     // Nothing is counted of what no client waits for.
     if (this.#caller.isGone) throw callerLeft();
     if (this.#agent.status === 'inactive') {
-      this.#append(this.#judgements.map(blockedWhole));
+      const judged = this.#judgements.map(blockedWhole);
+      // What its calls have used is charged all the same.
+      if (this.#isOfBudgets) this.#askBudgets(judged);
+      else this.#append(judged);
       return;
     }
     this.#runs = runsOf(this.#judgements);
@@ -231,8 +234,12 @@ class Submission implements QuotaWaiter, AppendCaller {
     const judged = decideRuns(this.#runs, grants);
     this.#grants = grants;
     this.#limited = judged;
-    if (this.#rules.hasBudgets && this.#judgements.some(isOfBudgets)) this.#askBudgets(judged);
+    if (this.#isOfBudgets) this.#askBudgets(judged);
     else this.#budgeted(judged);
+  }
+
+  get #isOfBudgets(): boolean {
+    return this.#rules.hasBudgets && this.#judgements.some(isOfBudgets);
   }
 
   #askBudgets(judged: readonly (Decided | null)[]): void {
@@ -245,7 +252,8 @@ class Submission implements QuotaWaiter, AppendCaller {
     const spent = (answers: readonly SpendAnswer[]) => {
       budgets.answered(answers);
       if (budgets.unknown.size > 0) this.#parts.onUnknownBudgets(account, [...budgets.unknown]);
-      this.#budgeted(decideRuns(this.#runs, this.#grants, { budgets: budgets.matches }));
+      if (this.#agent.status === 'inactive') this.#settled(judged);
+      else this.#budgeted(decideRuns(this.#runs, this.#grants, { budgets: budgets.matches }));
     };
     const refused = (error: unknown) => this.refused(error);
     const waiter = { spent: (answers: readonly SpendAnswer[]) => attempt(() => spent(answers), refused), refused };

@@ -13,7 +13,16 @@ import { holdsSecret, type Judgement, type RuleMatch, type SpendCheck } from '..
 import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
 import type { Reserve, SpendAnswer, SpendOf, SpendRequest } from '../policy/quotas/spend-store.ts';
 import { budgetMatch, budgetReserved, type Reserved, readReserved } from '../policy/spends/spend-detail.ts';
-import { formOf, hashed, lifeOf, scopeName, scopeShown, spendOf, windowArgument } from '../policy/spends/spend-form.ts';
+import {
+  callOf,
+  formOf,
+  hashed,
+  lifeOf,
+  scopeName,
+  scopeShown,
+  spendOf,
+  windowArgument,
+} from '../policy/spends/spend-form.ts';
 import type { Arrivals } from './arrival.ts';
 import type { DecodedBody, Spending } from './codec.ts';
 import { keptSpending, modelOf, outputTokens } from './event-cost.ts';
@@ -144,8 +153,10 @@ export class BudgetsAsked {
     element: number,
     of: { check: SpendCheck; judgement: Judgement; estimate: Pick<Reserve, 'fixed' | 'rate' | 'output'> },
   ): Reserve {
-    const { agent, arrivals, nowMs } = this.#parts;
+    const { agent, arrivals, nowMs, judged } = this.#parts;
     const { check, judgement, estimate } = of;
+    // While a person has not decided it is held as well.
+    const waitMs = 1000 * (judged[element]!.decision.approval?.timeoutSeconds ?? 0);
     const { terms, policy } = check.entry.rule as { terms: BudgetTerms; policy: SpendCheck['entry']['rule']['policy'] };
     const model = modelOf(check.event.payload) ?? '';
     return {
@@ -155,7 +166,7 @@ export class BudgetsAsked {
       scope: scopeName(check.scope),
       // A budget is named by text of the payload; where a filter found a secret in it, the text is left out.
       shown: holdsSecret(judgement) ? '' : scopeShown(terms, check.scope),
-      ...{ life: lifeOf(terms), limit: terms.limit.amount, hold: terms.holdMs, ...estimate },
+      ...{ life: lifeOf(terms) + waitMs, limit: terms.limit.amount, hold: terms.holdMs + waitMs, ...estimate },
       ...{ expected: terms.estimate === 'expected', guess: OUTPUT_GUESS },
       counted: !policy.actions.includes('block'),
     };
@@ -229,9 +240,9 @@ function headOf({ entry: { rule } }: SpendCheck): SettledHead {
   return { policy, unit, form, window, limit: limit.amount, warn, life: lifeOf(terms) };
 }
 
-/** Names those of whose calls the oldest that is open is meant. */
-function whoOf({ event: { agent_id: agent, trace_id: trace = '' } }: SpendCheck, model: string): string {
-  return hashed(JSON.stringify([agent, trace, model]));
+/** Names those of whose calls the oldest that is open is meant: where both say which call, that one. */
+function whoOf({ event: { agent_id: agent, trace_id: trace = '', payload } }: SpendCheck, model: string): string {
+  return hashed(JSON.stringify([agent, trace, model, callOf(payload)]));
 }
 
 function modelName(agent: string, model: string): string {

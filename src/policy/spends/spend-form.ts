@@ -3,6 +3,7 @@
 // Invariant: a policy whose unit, scope or window changes, or that is reset, has another form, and so other counters;
 // one whose limit changes goes on counting.
 import { createHash } from 'node:crypto';
+import type { JsonObject } from '../../../schemas/common.ts';
 import { type BudgetTerms, scopeText } from '../kinds/spend-budget.ts';
 import type { SpendOf, WindowArgument } from '../quotas/spend-store.ts';
 import { type BudgetWindow, longestMs, windowStarts } from './budget-window.ts';
@@ -56,6 +57,11 @@ const DAY_MS = 86_400_000;
 /** For how long counters are kept: longer than entries of streams are delivered again. */
 export function lifeOf({ window, holdMs }: Pick<BudgetTerms, 'window' | 'holdMs'>): number {
   return longestMs(window) + 2 * holdMs + DAY_MS;
+}
+
+/** By which id a prompt and its completion say that they are one call; LiteLLM's do. null: by none. */
+export function callOf({ call_id: id }: JsonObject): string | null {
+  return typeof id === 'string' ? id : null;
 }
 
 /** 96 bits. */
