@@ -20,7 +20,7 @@ export const PolicyPreview = Type.Object({
   ),
   approximate: about(
     Type.Boolean(),
-    'true: of a rate limit or a sequence, which know of none before the oldest of these events although there were some.',
+    'true: of a rate limit, a sequence or a budget, which know of none before the oldest of these events although there were some.',
     false,
   ),
 });

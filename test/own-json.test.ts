@@ -164,6 +164,10 @@ const SENT: Record<string, Record<string, string>> = {
     'JSON.stringify(said)': 'amounts and names of our own',
     'JSON.stringify([agent, ': 'names, hashed',
   },
+  'src/policy/replay/replayed-budget.ts': {
+    'JSON.stringify([of.agentId, model])': 'names, hashed',
+    'JSON.stringify([agent, ': 'names, hashed',
+  },
   'src/policy/spends/spend-form.ts': {
     'JSON.stringify(terms.window)': 'a window of our own, hashed',
     'JSON.parse(scope)': 'a string, which has one reading',

@@ -91,14 +91,14 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/mcp': 2_100,
   'src/metrics': 900,
   'src/otlp': 3_400,
-  'src/policy': 15_800,
+  'src/policy': 16_300,
   'src/process': 900,
   'src/processes': 1_700,
   'src/redis': 3_300,
   'src/registry': 8_400,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 71_700,
+  test: 71_950,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

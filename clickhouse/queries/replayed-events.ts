@@ -30,6 +30,8 @@ export type ReplayRow = {
   policyResult: string;
   /** `payload.tool` where it is text, its first 200 characters; '' for none. */
   tool: string;
+  /** In the demanded currency, in millionths; -1: not known. */
+  cost: number;
   /** JSON; '' where the policy does not look at it. */
   payload: string;
 };
@@ -50,6 +52,8 @@ type PayloadDemand = {
   clauses: readonly (readonly string[])[];
   policyId: string | null;
   payload: boolean;
+  /** Left out: costs are not asked for. */
+  currency?: string | null;
 };
 
 const ROWS_AT_FIRST = 5_000;
@@ -99,12 +103,13 @@ export class ReplayPages {
         },
       );
     const demand = demandOf(this.#demand, where.params);
+    const cost = costOf(this.#demand, where.params);
     // A single row may be as large as it is.
     const bytesMax = this.#rows === 1 ? undefined : BACKTEST_PAGE_BYTES_MAX;
     return this.#clickhouse.queryBinary(
       `SELECT id, CAST(agent_id, 'String'), CAST(type, 'String'), trace_id, toUnixTimestamp64Milli(timestamp),
          timestamp_micros, toUnixTimestamp64Milli(received_at), CAST(outcome, 'String'), CAST(reason, 'String'), policy_id, request_id,
-         policy_result, substringUTF8(JSONExtractString(payload, 'tool'), 1, ${TOOL_CHARACTERS}), if(${demand}, payload, '')
+         policy_result, substringUTF8(JSONExtractString(payload, 'tool'), 1, ${TOOL_CHARACTERS}), ${cost}, if(${demand}, payload, '')
        FROM events WHERE ${where.sql} ORDER BY received_at, id`,
       where.params,
       { signal, settings: { ...LOWEST, optimize_use_projections: 0, ...boundedTo(bytesMax) } },
@@ -134,10 +139,10 @@ export class ReplayPage {
     const receivedMs = reader.int64();
     const [outcome, reason] = [reader.text() as Outcome, reader.text() as Reason | ''];
     const [policyId, requestId] = [reader.text(), reader.text()];
-    const [policyResult, tool, payload] = [reader.text(), reader.text(), reader.text()];
+    const [policyResult, tool, cost, payload] = [reader.text(), reader.text(), reader.int64(), reader.text()];
     return {
       ...{ id, agentId, type, traceId, occurredMs, receivedMs },
-      ...{ outcome, reason, policyId, requestId, policyResult, tool, payload },
+      ...{ outcome, reason, policyId, requestId, policyResult, tool, cost, payload },
     };
   }
 }
@@ -180,6 +185,13 @@ function within(range: ReplayRange, after: Position | undefined): QueryCondition
 /** The rows of one agent lie side by side; of all agents the projection has them in order. */
 function byArrival({ agentId }: ReplayRange): NonNullable<QueryOptions['settings']> {
   return agentId === null ? { ...LOWEST, preferred_optimize_projection_name: 'by_arrival' } : LOWEST;
+}
+
+/** Adds to `params`. */
+function costOf({ currency = null }: PayloadDemand, params: QueryConditions['params']): string {
+  if (currency === null) return 'toInt64(-1)';
+  params['currency'] = `${currency} `;
+  return 'if(startsWith(priced_by, {currency:String}), ifNull(cost, -1), -1)';
 }
 
 /** For which rows the payload is answered. Adds to `params`. */

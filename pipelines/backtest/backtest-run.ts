@@ -33,6 +33,7 @@ import {
 } from '../../src/common/limits.ts';
 import { PolicyReplay } from '../../src/policy/replay/policy-replay.ts';
 import { replayedEvent } from '../../src/policy/replay/recorded-event.ts';
+import type { SpendAmounts } from '../../src/policy/replay/replayed-budget.ts';
 import { TooManyCounters } from '../../src/policy/replay/replayed-counters.ts';
 import type { BacktestRecord } from '../../src/registry/backtest-record.ts';
 import type { BacktestStore, KeptState } from './backtest-store.ts';
@@ -51,6 +52,8 @@ export type RunParts = {
   keptOf: KeptOf;
   /** By which values that are compared are hashed. */
   traceKeyOf: (account: string) => Promise<string>;
+  /** How calls are reckoned, by the prices of today. */
+  amountsOf: (account: string) => Promise<SpendAmounts>;
   onEvents: (events: number) => void;
   /** Epoch ms. */
   now: () => number;
@@ -141,7 +144,8 @@ export class BacktestRun {
     const { tried, inForce, shown } = this.#record;
     const replaces = shown.policy_id;
     const traceKey = await this.#parts.traceKeyOf(this.#account);
-    this.#replay = new PolicyReplay({ tried, replaces, inForce, traceKey }, kept?.replay);
+    const amounts = tried.type === 'budget' ? await this.#parts.amountsOf(this.#account) : undefined;
+    this.#replay = new PolicyReplay({ tried, replaces, inForce, traceKey, amounts }, kept?.replay);
     this.#tally = new Tally(kept?.tally);
     if (kept === null) await this.#first();
     else this.#state = kept;
@@ -178,6 +182,7 @@ export class BacktestRun {
     const pages = new ReplayPages(this.#parts.clickhouse, {
       ...{ agentId: tried.agent_id, policyId: shown.policy_id },
       ...this.#replay.needs,
+      currency: this.#replay.currency,
     });
     for (;;) {
       const range = await this.#range();
@@ -225,7 +230,7 @@ export class BacktestRun {
   }
 
   #row(row: ReplayRow, agent: AgentRecord, approvedMs: number | undefined): void {
-    const event = { ...replayedEvent(row), approvedMs };
+    const event = { ...replayedEvent(row), approvedMs, cost: row.cost };
     const replayed = this.#replay.next(event, agent);
     // Before that it only fills the counters.
     if (row.receivedMs < this.#state!.fromMs) return;

@@ -39,6 +39,7 @@ import {
 } from './judging-messages.ts';
 import type { QuotaRequest } from './rate-limit-batcher.ts';
 import { SpanJudging } from './span-judging.ts';
+import { spendAmounts } from './spend-amounts.ts';
 import { WasmCodec } from './wasm-codec.ts';
 
 const { prefix, partitions, eventBytesMax } = workerData as ThreadData;
@@ -88,8 +89,9 @@ port.on('message', (message: ToThread) => {
       void work(message.id, async () => evaluated(parseExact(message.trial) as unknown as PolicyTrial));
       break;
     case 'preview': {
-      const { id, policy, agents, events } = message;
-      void work(id, async () => previewed({ policy: parseExact(policy) as unknown as Policy, agents, events }, pause));
+      const { id, policy: text, agents, events, prices } = message;
+      const policy = parseExact(text) as unknown as Policy;
+      void work(id, async () => previewed({ policy, agents, events, prices }, pause, spendAmounts));
       break;
     }
     case 'left': {

@@ -3,12 +3,12 @@
 // Invariant: of `worst` nothing is too low: a token is a byte at least, input is priced as what costs most, and output
 // is what the call or the price table allows. What cannot be known is said to be unknown, never 0.
 import type { JsonObject } from '../../schemas/common.ts';
-import type { BudgetDetail } from '../../schemas/match-detail.ts';
 import type { PriceList, TokenParts } from '../common/prices/price-list.ts';
 import type { EventView } from '../policy/judgement.ts';
 import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
+import type { SpendAmounts } from '../policy/replay/replayed-budget.ts';
 import type { Spending } from './codec.ts';
-import { eventCost, eventTokens, modelOf } from './event-cost.ts';
+import { eventCost, eventTokens, modelOf, outputTokens } from './event-cost.ts';
 import { countOrNull } from './token-usage.ts';
 
 /** What is reserved: `fixed`, and `rate` for a million output tokens, of which `output` are allowed (-1: not said). */
@@ -39,7 +39,7 @@ export function estimateOf(
   { payload, payloadText }: EventView,
   { limit, estimate }: BudgetTerms,
   { prices, nowMs }: PricedBy,
-): Estimate | NonNullable<BudgetDetail['unknown']> {
+): Estimate | 'unpriced' | 'no_ceiling' {
   if (limit.unit === 'events') return { fixed: 1, rate: 0, output: 0 };
   const isWorst = estimate === 'worst';
   const model = modelOf(payload) ?? '';
@@ -69,4 +69,16 @@ export function usedOf(spending: Spending, { limit }: BudgetTerms, prices: Price
   if (limit.unit === 'tokens') return eventTokens(spending) ?? -1;
   if (prices === undefined || prices.record.currency !== limit.currency) return -1;
   return eventCost(prices, spending) ?? -1;
+}
+
+/** For who replays a budget. */
+export function spendAmounts(prices: PriceList | undefined): SpendAmounts {
+  return {
+    estimate: (event, terms, nowMs) => estimateOf(event, terms, { prices, nowMs }),
+    used: ({ payload, atMs: occurredAt, isObserved }, terms) =>
+      usedOf({ payload, occurredAt, isObserved }, terms, prices),
+    output: ({ payload, isObserved }) => outputTokens({ payload, occurredAt: 0, isObserved }) ?? -1,
+    model: (payload) => modelOf(payload) ?? '',
+    guess: OUTPUT_GUESS,
+  };
 }

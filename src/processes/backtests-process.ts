@@ -9,7 +9,9 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import { DailyVerification } from '../audit/daily-verification.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
 import { BACKTEST_QUERY_SECONDS, BACKTEST_STORED_MS_MAX } from '../common/limits.ts';
+import { PriceList, type PriceTableRecord } from '../common/prices/price-list.ts';
 import { BACKTESTS_NICE, lowerPriority } from '../embedded/process-priority.ts';
+import { spendAmounts } from '../ingest/spend-amounts.ts';
 import { DependencyGauges } from '../metrics/dependency-gauges.ts';
 import type { Part } from '../process/lifecycle.ts';
 import { keptNow } from '../registry/account-retention.ts';
@@ -52,6 +54,7 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
     whenStored: whenStored(barrier),
     erasing: (account) => agents.erasing(account),
     agentOf: agentOf({ redis, keys }),
+    amountsOf: async (account) => spendAmounts(priceListOf(await redis.get(keys.prices(account)))),
     traceKeyOf: (account) => traceKeyOf({ redis, keys }, account),
     mayWork,
   });
@@ -79,6 +82,10 @@ function whenStored(barrier: ReadBarrier) {
     });
     return Promise.race([barrier.waitForEvents(account, agent), aborted]);
   };
+}
+
+function priceListOf(text: string | null): PriceList | undefined {
+  return text === null ? undefined : new PriceList(JSON.parse(text) as PriceTableRecord);
 }
 
 function agentOf({ redis, keys }: RegistryStore) {

@@ -138,7 +138,6 @@ export class Backtests {
     const named = policyId === undefined ? null : await this.#named(account, policyId, revision);
     if (typeof named === 'string') return named;
     if (named !== null && !isWithin(actor, named.policy.agent_id)) return 'no_policy';
-    if (draft === undefined) keepFromBudgets(named!.policy);
     if (draft === undefined)
       return {
         ...{ tried: triedPolicy(named!.policy, named!.policy), inForce: named!.inForce },
@@ -149,7 +148,6 @@ export class Backtests {
     const base = named?.policy ?? { id: 'pol_draft', revision: 1, name: 'draft' };
     const tried = triedPolicy(draftOf(draft, base.name), base);
     await checkCompiles(this.#work, account, tried, '/policy');
-    keepFromBudgets(tried);
     return { tried, inForce: null, policyId: policyId ?? null, revision: null };
   }
 
@@ -308,9 +306,3 @@ function detailsOf({ policy, policy_id, revision, from, to, agent_id }: ListedBa
 }
 
 /** What a call would have left of a budget depends on all calls of its window, and on what was under way. */
-function keepFromBudgets({ type }: Pick<Policy, 'type'>): void {
-  if (type !== 'budget') return;
-  const message =
-    'a budget cannot be tried on recorded events: with the action `log` alone it counts and stops nothing';
-  throw validationFailed('The backtest cannot be made.', [{ path: '/policy', message }]);
-}

@@ -5,7 +5,7 @@
 // Failure: Redis away, or no room in the line, is `unavailable`.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
-import { validationFailed } from '../common/validation.ts';
+import type { PriceTableRecord } from '../common/prices/price-list.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Previewed, PreviewedEvent } from '../policy/replay/preview.ts';
 import { answering, type RegistryStore } from './commit.ts';
@@ -24,12 +24,7 @@ export class PolicyPreviews {
   }
 
   /** Throws ServiceError validation_failed, unavailable. */
-  async draft(account: string, body: PolicyCreate, actor: Actor): Promise<Policy> {
-    if (body.type === 'budget') {
-      const message =
-        'a budget cannot be tried on recorded events: with the action `log` alone it counts and stops nothing';
-      throw validationFailed('The policy cannot be previewed.', [{ path: '/type', message }]);
-    }
+  draft(account: string, body: PolicyCreate, actor: Actor): Promise<Policy> {
     return this.#policies.draft(account, body, actor, this.#work);
   }
 
@@ -46,7 +41,9 @@ export class PolicyPreviews {
       const agents = Object.fromEntries(
         texts.flatMap((text, i) => (text === null ? [] : [[ids[i]!, JSON.parse(text) as AgentRecord] as const])),
       );
-      return this.#work.preview(waitingAs(actor, account), { policy, agents, events });
+      const priced = policy.type === 'budget' ? await redis.get(keys.prices(account)) : null;
+      const prices = priced === null ? undefined : (JSON.parse(priced) as PriceTableRecord);
+      return this.#work.preview(waitingAs(actor, account), { policy, agents, events, prices });
     });
   }
 }

@@ -326,6 +326,57 @@ t.test('of policies in force over the same time, then is now: generated policies
   );
 });
 
+t.test('of budgets: what was blocked then is now, and a larger limit blocks less', async (t) => {
+  const by = api.as(await keyOfNewAccount(service, 'spends'));
+  const agent = await newAgent(by);
+  const model = 'm-1';
+  await by.post('/v1/prices', { prices: [{ model, input: '1 USD', output: '10 USD', max_output: 1_000 }] });
+  const budget = (conditions: object, actions = ['block']) => newPolicy({ type: 'budget', conditions, actions }, by);
+  const policies = [
+    await budget({ limit: '0.30 USD', window: '1h', estimate: 'worst' }),
+    await budget({ limit: { tokens: 40_000 }, window: 'day', zone: 'Asia/Kolkata', 'payload.team': 'red' }),
+    await budget({ limit: { events: 15 }, window: '1d', per: 'trace' }),
+    await budget({ limit: { events: 20 }, window: '1h', per: 'payload.team' }, ['log']),
+  ];
+  await by.until(
+    () => by.get('/v1/budgets?check=true'),
+    ({ json }) => json.items.every(({ known }: { known: boolean }) => known),
+  );
+  await sleep(5_000);
+  const from = new Date().toISOString();
+  const events: Awaited<ReturnType<typeof submit>> = [];
+  const send = async (event: object) => {
+    const [one] = await submit(agent, [{ trace_id: any(['t1', 't2', 't3']), ...event }], by);
+    events.push(one!);
+    return one!;
+  };
+  const number = (most: number) => 1 + Math.floor(random() * most);
+  for (let i = 0; i < 120; i++) {
+    const trace_id = any(['t1', 't2', 't3']);
+    const asked = { model, token_count: number(500), max_tokens: number(900), team: any(['red', 'blue']) };
+    const prompt = await send({ type: 'prompt', trace_id, payload: asked });
+    // What nothing was reserved for is charged once it is stored, so the next prompt would race with it.
+    if (prompt.policy_result.outcome === 'blocked') continue;
+    const named = random() < 0.5 ? { for: prompt.id } : {};
+    const usage = { prompt_tokens: asked.token_count, completion_tokens: number(asked.max_tokens) };
+    const kind = random();
+    if (kind < 0.7) await send({ type: 'completion', trace_id, payload: { model, usage, team: 'red', ...named } });
+    else if (kind < 0.8) await send({ type: 'error', trace_id, payload: { model, ...named } });
+    if (kind < 0.1 && 'for' in named) await send({ type: 'completion', trace_id, payload: { model, usage, ...named } });
+  }
+  const outcomes = await unchanged(t, policies, events, from, by);
+  t.ok(
+    ['allowed', 'blocked'].every((outcome) => (outcomes.get(outcome) ?? 0) > 10),
+    JSON.stringify([...outcomes]),
+  );
+  const conditions = { limit: { events: 30 }, window: '1d', per: 'trace' };
+  const [was, larger] = [
+    await run({ from, policy_id: policies[2]!.id }, by),
+    await run({ from, policy_id: policies[2]!.id, policy: { type: 'budget', actions: ['block'], conditions } }, by),
+  ];
+  t.ok(was.result.matched > larger.result.matched, `${was.result.matched} ${larger.result.matched}`);
+});
+
 const recorded = recordedEvents();
 t.test('of the real runs as well', { skip: recorded === null && 'no recorded runs here' }, async (t) => {
   const by = api.as(await keyOfNewAccount(service, 'recorded'));

@@ -187,12 +187,12 @@ export const policyRoutes: Route[] = [
       };
       const { items, isShort, total } = await ask(() => listEvents(clickhouse, account, page));
       const approved = policy.type === 'sequence' ? await approvedAmong(clickhouse, account, items) : undefined;
-      const events = items.map((row) => ({ ...previewedEvent(row), approvedMs: approved?.get(row.id) }));
+      const events = items.map((row) => ({ ...previewedEvent(row, policy), approvedMs: approved?.get(row.id) }));
       const found = await registry.previews.judge(account, { policy, events }, actor);
       const rows = new Map(items.map((row) => [row.id, row]));
       const first = found.first.map((id) => renderListed(withoutPayload(rows.get(id)!)));
       const complete = isStored && found.isWhole && isShort !== true;
-      const isOfBefore = policy.type === 'rate_limit' || policy.type === 'sequence';
+      const isOfBefore = OF_BEFORE.includes(policy.type);
       const approximate = isOfBefore && (total === null || total > items.length);
       const { events: judged, matched, unknown } = found;
       const fields = exactJson({ events: judged, matched, unknown, complete, approximate });
@@ -323,12 +323,17 @@ async function approvedAmong(
   );
 }
 
-/** As a preview judges it. */
-function previewedEvent(row: EventRow) {
-  const { id, type, outcome, payload } = row;
+/** Types that judge an event by what was before it. */
+const OF_BEFORE: readonly Policy['type'][] = ['rate_limit', 'sequence', 'budget'];
+
+/** As a preview judges it. What it cost is looked at where the limit is of that currency. */
+function previewedEvent(row: EventRow, { conditions: { limit } }: Policy) {
+  const { id, type, outcome, payload, priced_by: by = '' } = row;
+  const isPriced = typeof limit === 'string' && by !== '' && limit.trim().endsWith(by.split(' ')[0]!);
   return {
     ...{ id, type, outcome, payload, agentId: row.agent_id, traceId: row.trace_id },
     ...{ occurredMs: row.timestamp_ms, receivedMs: row.received_at_ms, policyResult: row.policy_result },
+    cost: isPriced ? (row.cost ?? -1) : -1,
   };
 }
 

@@ -11,7 +11,7 @@
 // Invariant: where nothing was redacted the verdict is the engine's on the very event. What was redacted is judged in
 // three values; `unknown` is said only where the outcome depends on it.
 import type { AgentRecord } from '../../../schemas/agent.ts';
-import type { Outcome, Reason, UnknownReason } from '../../../schemas/closed-sets.ts';
+import type { Outcome, PolicyType, Reason, UnknownReason } from '../../../schemas/closed-sets.ts';
 import type { PolicyMatch, PolicyResult } from '../../../schemas/event.ts';
 import type { ConditionUnmet } from '../../../schemas/match-detail.ts';
 import type { Policy } from '../../../schemas/policy.ts';
@@ -23,9 +23,12 @@ import { judge, RuleSet } from '../engine.ts';
 import { conditionsUnmet } from '../explain.ts';
 import type { Detail, EventView } from '../judgement.ts';
 import type { DataFilterTerms } from '../kinds/data-filter.ts';
+import type { BudgetTerms } from '../kinds/spend-budget.ts';
 import { matchThen } from '../outside.ts';
 import { countsAll, outcomeOfMatch, outcomeThen, typesOf } from '../rule-index.ts';
+import { longestMs } from '../spends/budget-window.ts';
 import { RedactedPlaces } from './redacted-places.ts';
+import { type KeptBudget, ReplayedBudget, type SpendAmounts } from './replayed-budget.ts';
 import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
 import { type KeptSequence, ReplayedSequence } from './replayed-sequence.ts';
 
@@ -35,6 +38,8 @@ type TriedRevision = {
   replaces: string | null;
   /** By which values of `same` are hashed. */
   traceKey?: string;
+  /** How a budget reckons calls; left out: it cannot be tried. */
+  amounts?: SpendAmounts | undefined;
   inForce: { fromMs: number; untilMs: number } | null;
 };
 
@@ -51,6 +56,8 @@ export type ReplayedEvent = {
   result: PolicyResult | null;
   /** When it was approved, where it waited for that. */
   approvedMs?: number | undefined;
+  /** What it cost, in the currency of the tried budget; -1, or left out: that was not stored. */
+  cost?: number;
   /** As policies see it. `payload` is empty where `needs` says that it is not looked at. */
   view: Omit<EventView, 'agent'>;
 };
@@ -68,13 +75,21 @@ export type Replayed = {
 
 type Submission = Pick<ReplayedEvent, 'requestId' | 'agentId' | 'receivedMs'>;
 /** As it is kept: JSON. */
-export type KeptReplay = { submission: Submission; counters: KeptCounters; sequence?: KeptSequence };
+export type KeptReplay = {
+  submission: Submission;
+  counters: KeptCounters;
+  sequence?: KeptSequence;
+  budget?: KeptBudget;
+};
 
 /** What must be so of an event for the policy to match it: of each clause a literal in its texts. null: anything. */
 type ReplayNeeds = { types: readonly string[] | null; clauses: readonly (readonly string[])[]; payload: boolean };
 
 /** Events of one request are counted within this time; callers may use an id of theirs for several requests. */
 const SUBMISSION_MS = 50;
+
+/** Types that are asked with budgets, or behind them. */
+const WITH_BUDGETS: readonly PolicyType[] = ['budget', 'sequence', 'external_check'];
 
 type Verdict = Pick<Replayed, 'matched' | 'why' | 'detail'>;
 
@@ -92,6 +107,8 @@ export class PolicyReplay {
   readonly #counters: ReplayedCounters;
   /** undefined: the policy is no sequence. */
   readonly #sequence: ReplayedSequence | undefined;
+  /** undefined: it is no budget. */
+  readonly #budget: ReplayedBudget | undefined;
   /** The submission of the last event. */
   #submission: Submission = { requestId: '', agentId: '', receivedMs: 0 };
   /** A data filter without its conditions. */
@@ -106,12 +123,16 @@ export class PolicyReplay {
     this.#effect = outcomeOfMatch(of.tried.type, of.tried.actions);
     this.#counters = new ReplayedCounters(kept?.counters);
     if (of.tried.type === 'sequence') this.#sequence = new ReplayedSequence(this.#rule, kept?.sequence);
+    const { terms } = this.#rule;
+    if (terms.type === 'budget') this.#budget = new ReplayedBudget(terms, of.amounts!, kept?.budget);
   }
 
   /** What it goes on from. Throws TooManyCounters. */
   kept(): KeptReplay {
     const sequence = this.#sequence?.kept();
-    return { submission: this.#submission, counters: this.#counters.kept(), ...(sequence && { sequence }) };
+    const budget = this.#budget?.kept();
+    const counters = this.#counters.kept();
+    return { submission: this.#submission, counters, ...(sequence && { sequence }), ...(budget && { budget }) };
   }
 
   /** Is it wanted when events were approved that waited for it? */
@@ -123,9 +144,16 @@ export class PolicyReplay {
     const types = this.#looked.map(typesOf);
     return {
       types: types.includes(null) ? null : [...new Set(types.flatMap((some) => some ?? []))],
-      clauses: this.#sequence === undefined ? literalsOfRule(this.#rule) : [],
+      // Steps have texts of their own, and a budget looks at what prompts came to.
+      clauses: this.#sequence === undefined && this.#budget === undefined ? literalsOfRule(this.#rule) : [],
       payload: !countsAll({ rule: this.#rule }),
     };
+  }
+
+  /** The currency in which costs are wanted; null: none are. */
+  get currency(): string | null {
+    const { terms } = this.#rule;
+    return terms.type === 'budget' && terms.limit.unit === 'money' ? terms.limit.currency : null;
   }
 
   /** The policy, and what its steps are. */
@@ -137,6 +165,7 @@ export class PolicyReplay {
   get warmUpMs(): number {
     const { terms } = this.#rule;
     if (terms.type === 'sequence') return terms.windowMs;
+    if (terms.type === 'budget') return longestMs(terms.window);
     return terms.type === 'rate_limit' ? Math.ceil((terms.windowSeconds * 1000 * 61) / 60) : 0;
   }
 
@@ -144,6 +173,7 @@ export class PolicyReplay {
   next(event: ReplayedEvent, agent: AgentRecord): Replayed {
     const { outcome: was, reason, result } = event;
     const isObserved = result?.source !== undefined;
+    if (this.#budget !== undefined) this.#settle(this.#budget, event, agent);
     if (result?.decision_id !== undefined) return { was, now: was, matched: false, left: 'decided_before', isObserved };
     if (reason === 'agent_inactive') return { was, now: 'blocked', matched: false, isObserved };
     const others = this.#others(result, isObserved);
@@ -174,6 +204,7 @@ export class PolicyReplay {
   #verdict(event: ReplayedEvent, agent: AgentRecord, others: Outcome): Verdict {
     const { tried } = this.#of;
     if (tried.agent_id !== null && tried.agent_id !== event.agentId) return NOT_MATCHED;
+    if (this.#budget !== undefined && event.view.type !== 'prompt') return NOT_MATCHED;
     if (tried.type === 'rate_limit') {
       if (event.result?.source !== undefined || this.#blocking(event, false)) return NOT_MATCHED;
       this.#newSubmission(event);
@@ -183,6 +214,7 @@ export class PolicyReplay {
     const isFiltered = event.result?.matches.some(({ type }) => type === 'data_filter') ?? false;
     const places = isFiltered ? RedactedPlaces.of(view) : null;
     if (this.#sequence !== undefined) return this.#ofSequence(event, view, { places, outcome: others });
+    if (this.#budget !== undefined) return this.#ofBudget(this.#budget, event, view, { places, outcome: others });
     if (places === null) return this.#judged(event, view);
     const verdict = this.#judgedAround(event, view, places);
     return verdict.matched === null ? (this.#recorded(event) ?? verdict) : verdict;
@@ -194,6 +226,13 @@ export class PolicyReplay {
     return (result?.matches ?? []).some(
       (match) =>
         match.policy_id !== replaces && (match.type === 'rate_limit') === isLimit && outcomeThen(match) === 'blocked',
+    );
+  }
+
+  /** By what is asked before budgets are. */
+  #isBlockedBefore({ result }: ReplayedEvent): boolean {
+    return (result?.matches ?? []).some(
+      (match) => !WITH_BUDGETS.includes(match.type) && outcomeThen(match) === 'blocked',
     );
   }
 
@@ -220,6 +259,35 @@ export class PolicyReplay {
     const found = asking === undefined ? judgement.found[0] : matchThen(asking, view, event.result?.checks ?? []);
     if (found === null) return this.#recorded(event) ?? NOT_ASKED;
     return found === undefined ? NOT_MATCHED : { matched: true, detail: found.detail };
+  }
+
+  /** A completion or an error says what a prompt came to, whatever became of it. */
+  #settle(budget: ReplayedBudget, event: ReplayedEvent, agent: AgentRecord): void {
+    if (event.view.type === 'prompt') return;
+    const { agent_id: of } = this.#of.tried;
+    if (of !== null && of !== event.agentId) return;
+    const [check] = judge(this.#rules, { ...event.view, agent }).spends ?? [];
+    if (check !== undefined) budget.settle(calledOf(event), check);
+  }
+
+  #ofBudget(
+    budget: ReplayedBudget,
+    event: ReplayedEvent,
+    view: EventView,
+    { places, outcome }: { places: RedactedPlaces | null; outcome: Outcome },
+  ): Verdict {
+    const { per } = this.#rule.terms as BudgetTerms;
+    if (places !== null) {
+      const seen = seenAround(this.#rule, view, places);
+      if (seen === 'unmet') return NOT_MATCHED;
+      if (seen === 'hidden' || (typeof per !== 'string' && places.concern(per)))
+        return this.#recorded(event) ?? HIDDEN_CONDITION;
+    }
+    const [check] = judge(this.#rules, view).spends ?? [];
+    if (check === undefined || this.#isBlockedBefore(event)) return NOT_MATCHED;
+    const blocks = this.#effect === 'blocked';
+    const detail = budget.prompt(calledOf(event), check, { isBlocked: outcome === 'blocked', blocks });
+    return detail === false ? NOT_MATCHED : { matched: true, detail };
   }
 
   /** What was redacted may be what makes it a step, or what the sequence itself asks for. */
@@ -268,6 +336,10 @@ export class PolicyReplay {
     if (match !== undefined) return { matched: true, detail: match.detail };
     return receivedMs >= inForce.fromMs && receivedMs < inForce.untilMs ? NOT_MATCHED : undefined;
   }
+}
+
+function calledOf({ id, agentId, receivedMs, result, cost = -1 }: ReplayedEvent) {
+  return { id, agentId, receivedMs, isObserved: result?.source !== undefined, cost };
 }
 
 /** `unmet`: by what was not redacted. `hidden`: what was decides. */
