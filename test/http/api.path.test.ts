@@ -242,12 +242,13 @@ t.test('every token of a payload comes back as it was sent', async (t) => {
 
 t.test('the ready policies are there, each as a body that creates it', async (t) => {
   const { items } = (await api.get('/v1/policies/ready')).json;
-  t.equal(items.length, 10, 'all of policies/*.yaml');
+  t.equal(items.length, 15, 'all of policies/*.yaml');
   for (const { file, name, description, policy } of items) {
     t.match(file, /^[a-z-]+\.yaml$/);
     t.match(policy, { name, description });
-    const made = await api.post('/v1/policies', { ...policy, mode: 'shadow' });
-    t.match(made, { status: 201, json: { mode: 'shadow', conditions: policy.conditions } }, name);
+    const mode = policy.type === 'sequence' ? 'enforce' : 'shadow';
+    const made = await api.post('/v1/policies', { ...policy, mode, ...(mode === 'enforce' && { actions: ['log'] }) });
+    t.match(made, { status: 201, json: { mode, conditions: policy.conditions } }, name);
     await api.delete(`/v1/policies/${made.json.id}`);
   }
 });

@@ -115,6 +115,11 @@ for (let warm = 0; warm < 20; warm++) yardstick();
 
 /** Recorded work of agents, or null where the folder is not there. */
 export function recordedEvents(): EventView[] | null {
+  return recordedRuns()?.map(({ view }) => ({ ...view, agent_id: AGENT.id })) ?? null;
+}
+
+/** `label`: what became of the whole run, where the recording says it. */
+export function recordedRuns(): { view: EventView; label: string | undefined }[] | null {
   const folder = path.join(assetPath('.'), '..', 'shared', 'data');
   if (!existsSync(folder)) return null;
   const files = readdirSync(folder).filter((file) => file.endsWith('.ndjson'));
@@ -124,8 +129,11 @@ export function recordedEvents(): EventView[] | null {
       const { type, payload, ...rest } = JSON.parse(line) as Pick<EventView, 'type' | 'timestamp'> & {
         payload: object;
         trace_id: string;
+        trace_label?: string;
+        agent: string;
       };
-      return event(type, payload, { trace_id: rest.trace_id, timestamp: rest.timestamp });
+      const { trace_id, timestamp, agent: agent_id } = rest;
+      return { view: event(type, payload, { trace_id, timestamp, agent_id }), label: rest.trace_label };
     });
   });
 }
