@@ -116,11 +116,13 @@ class ApiError(GatehouseError):
 
 
 class Decision:
-    """What was decided. ``reason``: why it may not be done; None: it may."""
+    """What was decided. ``reason``: why it may not be done; None: it may. ``budgets``: what they hold for it."""
 
-    __slots__ = ("allowed", "outcome", "reason", "event_id", "approval_id", "policies", "redacted")
+    __slots__ = ("allowed", "outcome", "reason", "event_id", "approval_id", "policies", "redacted", "budgets")
 
-    def __init__(self, allowed, outcome, reason=None, event_id=None, approval_id=None, policies=(), redacted=None):
+    def __init__(
+        self, allowed, outcome, reason=None, event_id=None, approval_id=None, policies=(), redacted=None, budgets=()
+    ):
         self.allowed = allowed
         self.outcome = outcome
         self.reason = reason
@@ -128,6 +130,7 @@ class Decision:
         self.approval_id = approval_id
         self.policies = policies
         self.redacted = redacted
+        self.budgets = budgets
 
     def __repr__(self):
         return "Decision(%s, %r)" % (self.outcome, self.reason)
@@ -259,6 +262,23 @@ class Gatehouse:
         body, named = _asked(tool, arguments, type, payload, trace_id)
         return self._decide(body, named, on_unavailable)
 
+    def model(self, payload, run, used, trace_id=None, on_unavailable=None):
+        """Asks about a call of a model, makes it, and records what came of it. Its completion, or its error, names the
+        prompt, so a budget settles just what it had reserved for this call. ``run`` gets the decision; ``used`` makes
+        of its result what the completion says, such as ``usage`` as the provider answers. Raises as ``enforce``, and
+        then has not called; and what ``run`` raises."""
+        trace_id = trace_id if trace_id is not None else _trace.get() or _active_trace()
+        asked = {"type": "prompt", "payload": payload, "trace_id": trace_id, "on_unavailable": on_unavailable}
+        decision = _enforced(self.decide(**asked))
+        about = {"model": payload.get("model"), "for": decision.event_id}
+        try:
+            result = run(decision)
+        except BaseException as error:
+            self.record("error", {**about, "message": str(error)}, trace_id=trace_id)
+            raise
+        self.record("completion", {**about, **used(result)}, trace_id=trace_id)
+        return result
+
     async def decide_async(
         self, tool=None, arguments=None, type="tool_call", payload=None, trace_id=None, on_unavailable=None
     ):
@@ -365,7 +385,7 @@ class Gatehouse:
             return pending, True
         said = "was denied" if approval.get("status") == "denied" else "was not given in time"
         reason = None if outcome == "allowed" else "Approval %s %s." % (pending.approval_id, said)
-        rest = (pending.event_id, pending.approval_id, pending.policies, pending.redacted)
+        rest = (pending.event_id, pending.approval_id, pending.policies, pending.redacted, pending.budgets)
         return Decision(outcome == "allowed", outcome, reason, *rest), False
 
     # -- records
@@ -985,7 +1005,7 @@ def _decision_of(event):
         decided = next((match for match in matches if match["policy_id"] == result.get("policy_id")), None)
         described = None if decided is None else decided.get("description")
         inactive, event_id = result.get("reason") == "agent_inactive", event["id"]
-        redacted = event.get("redacted_payload")
+        redacted, budgets = event.get("redacted_payload"), result.get("budgets", ())
     except (AttributeError, KeyError, TypeError):
         raise _unexpected("no event with its policy_result") from None
     if outcome == "allowed":
@@ -997,7 +1017,7 @@ def _decision_of(event):
         reason = "Approval %s is pending: a person has not decided it yet." % approval
     else:
         raise _unexpected("the outcome %r" % (outcome,))
-    return Decision(outcome == "allowed", outcome, reason, event_id, approval, matches, redacted)
+    return Decision(outcome == "allowed", outcome, reason, event_id, approval, matches, redacted, budgets)
 
 
 def _refused_of(answer, count):

@@ -60,6 +60,27 @@ say(failure(client(key="gth_wrong").decide, "look"))
   ]);
 });
 
+t.test('a call of a model is asked about, and its completion or its error names the prompt', async (t) => {
+  const { status, lines, stderr } = await run(`
+gh = client(agent="python")
+def broken(decision): raise ValueError("cut off")
+with gh.trace("py-called"):
+    used = lambda text: {"response": text, "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    say(gh.model({"model": "m-1", "prompt": "hello"}, lambda decision: "hi", used))
+    say(failure(gh.model, {"model": "m-1", "prompt": "again"}, broken, used))
+gh.flush()
+`);
+  t.same([status, stderr], [0, '']);
+  t.match(lines, ['hi', ['RAW', 'cut off']]);
+  const { events } = (await api.get('/v1/traces/py-called')).json;
+  t.match(events, [
+    { type: 'prompt' },
+    { type: 'completion', payload: { model: 'm-1', for: events[0].id, response: 'hi' } },
+    { type: 'prompt' },
+    { type: 'error', payload: { model: 'm-1', for: events[2].id, message: 'cut off' } },
+  ]);
+});
+
 t.test('what needs an approval is waited for', async (t) => {
   const before = await api.get('/v1/approvals?status=pending');
   const seen = new Set<string>(before.json.items.map(({ id }: { id: string }) => id));

@@ -13,6 +13,8 @@ export type Decision = {
   approvalId?: string;
   /** All policies that matched. */
   policies: readonly PolicyMatch[];
+  /** What budgets hold for it, and what they have left; undefined: none does. */
+  budgets?: Event['policy_result']['budgets'];
   /** The payload with what a policy redacts; undefined: nothing is redacted. */
   redacted?: Record<string, unknown>;
 };
@@ -22,7 +24,7 @@ export function decisionOf(answer: unknown): Decision {
   const { id, policy_result: result, redacted_payload: redacted } = (answer ?? {}) as Partial<Event>;
   if (typeof id !== 'string' || typeof result?.outcome !== 'string' || !Array.isArray(result.matches))
     throw unexpected('no event with its policy_result');
-  const { outcome, matches, policy_id, approval_id } = result;
+  const { outcome, matches, policy_id, approval_id, budgets } = result;
   const policy = matches.find((match) => match.policy_id === policy_id);
   const reasons: Record<string, string | undefined> = {
     allowed: undefined,
@@ -43,6 +45,7 @@ export function decisionOf(answer: unknown): Decision {
     eventId: id,
     ...(approval_id === undefined ? {} : { approvalId: approval_id }),
     policies: matches,
+    ...(budgets && { budgets }),
     ...(redacted === undefined ? {} : { redacted: redacted as Record<string, unknown> }),
   };
 }

@@ -48,7 +48,7 @@ export type DecisionRequest = {
 export type Recorded = {
   type: Submission['type'];
   payload: Record<string, unknown>;
-  traceId?: string;
+  traceId?: string | undefined;
   timestamp?: Date | string;
 };
 export type GuardOptions = {
@@ -128,6 +128,30 @@ export class Gatehouse {
   async decide(asked: DecisionRequest, onUnavailable?: OnUnavailable): Promise<Decision> {
     const { text, tool } = this.#textOf(asked);
     return this.#decide(text, tool, onUnavailable);
+  }
+
+  /**
+   * Asks about a call of a model, makes it, and records what came of it. Its completion, or its error, names the
+   * prompt, so a budget settles just what it had reserved for this call. `used`: of the completion's payload, e.g.
+   * `usage` as the provider answers. Throws as `enforce`, and then has not called; and what `run` throws.
+   */
+  async model<Result>(
+    { payload, traceId = this.#traceId() }: { payload: Record<string, unknown>; traceId?: string | undefined },
+    run: (decision: Decision) => Result | Promise<Result>,
+    used: (result: Result) => Record<string, unknown>,
+    onUnavailable?: OnUnavailable,
+  ): Promise<Result> {
+    const decision = await this.enforce({ type: 'prompt', payload, traceId }, onUnavailable);
+    const note = (type: 'completion' | 'error', more: object) =>
+      this.record({ type, payload: { model: payload['model'], for: decision.eventId, ...more }, traceId });
+    const result = await Promise.resolve(decision)
+      .then(run)
+      .catch((error: unknown) => {
+        note('error', { message: String(error) });
+        throw error;
+      });
+    note('completion', used(result));
+    return result;
   }
 
   /** As it is now: what becomes of the payload later changes nothing. Never throws; false: it was dropped. */
