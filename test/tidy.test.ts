@@ -95,10 +95,10 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/process': 900,
   'src/processes': 1_700,
   'src/redis': 3_300,
-  'src/registry': 8_400,
+  'src/registry': 8_500,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 72_050,
+  test: 72_150,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

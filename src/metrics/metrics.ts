@@ -74,7 +74,7 @@ export const METRICS = {
   gatehouse_open_connections: { kind: 'gauge', of: 'front', labels: [], help: 'Open connections of callers' },
   gatehouse_requests_limited_total: { kind: 'counter', of: 'front', labels: [], help: 'Requests over the limit of their key (429)' },
   gatehouse_quota_refusals_total: { kind: 'counter', of: 'front', labels: ['quota'], known: { quota: ['requests', 'events', 'bytes', 'stored_rows'] }, help: 'Requests over a quota of their account (429), by quota' },
-  gatehouse_budgets_drifting: { kind: 'gauge', of: 'front', labels: [], help: 'Scopes of budgets whose counter differs from what is stored, when it was last checked' },
+  gatehouse_budgets_drifting: { kind: 'gauge', of: 'backtests', labels: [], help: 'Scopes of budgets whose counter differed from what is stored, in the check of the last day' },
   gatehouse_events_total: { kind: 'counter', of: 'front', labels: ['outcome'], known: { outcome: OUTCOMES }, help: 'Accepted events by outcome' },
   gatehouse_accepted_events_total: { kind: 'counter', of: 'front', labels: [], help: 'Events appended and acknowledged' },
   gatehouse_account_events_total: { kind: 'counter', of: 'front', labels: ['account', 'outcome'], help: 'Accepted events of an account by outcome; account other: of those beyond the bound' },

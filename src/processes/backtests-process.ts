@@ -13,15 +13,18 @@ import { PriceList, type PriceTableRecord } from '../common/prices/price-list.ts
 import { BACKTESTS_NICE, lowerPriority } from '../embedded/process-priority.ts';
 import { spendAmounts } from '../ingest/spend-amounts.ts';
 import { DependencyGauges } from '../metrics/dependency-gauges.ts';
+import { SpendStore } from '../policy/quotas/spend-store.ts';
 import type { Part } from '../process/lifecycle.ts';
 import { keptNow } from '../registry/account-retention.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { Agents } from '../registry/agents.ts';
+import { BudgetCheck } from '../registry/budget-check.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { REGISTRY_MISSING } from '../registry/presence.ts';
 import { traceKeyOf } from '../registry/trace-key.ts';
 import { OTHER_INSTALLATION } from '../stores/redis-watch.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
+import { makeBudgets } from './budget-parts.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -58,6 +61,7 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
     traceKeyOf: (account) => traceKeyOf({ redis, keys }, account),
     mayWork,
   });
+  const accounts = () => new Accounts({ redis, keys }).someIds(ACCOUNTS_MAX);
   const retentionDays = mostRetentionDays(config);
   const verifier = new AuditVerifier({ redis, keys, clickhouse, retentionDays, keptOf });
   return [
@@ -68,8 +72,12 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
     new DailyVerification({
       ...{ redis, keys, retentionDays, mayWork, processName: config.processName, log: log.child({ part: 'audit' }) },
       verify: (account, options) => verifier.verify(account, options),
-      accounts: () => new Accounts({ redis, keys }).someIds(ACCOUNTS_MAX),
+      accounts,
       settle: (account) => barrier.waitForAuditLog(account),
+    }),
+    new BudgetCheck({
+      ...{ redis, keys, accounts, mayWork, metrics, log: log.child({ part: 'budgets' }) },
+      budgets: makeBudgets({ redis, keys }, { spends: new SpendStore(redis, keys), clickhouse, barrier }),
     }),
   ];
 }

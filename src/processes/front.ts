@@ -13,7 +13,6 @@ import { storedRowCount } from '../../clickhouse/queries/count-events.ts';
 import { decidedEvents } from '../../clickhouse/queries/decided-events.ts';
 import { storedEvents } from '../../clickhouse/queries/get-event.ts';
 import { getPolicyRevision } from '../../clickhouse/queries/policy-revisions.ts';
-import { settledAmounts } from '../../clickhouse/queries/settled-amounts.ts';
 import { Checkpoints } from '../audit/checkpoints.ts';
 import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
@@ -67,7 +66,6 @@ import type { FetchEvent } from '../registry/approval-review.ts';
 import { ApprovalWaits } from '../registry/approval-waits.ts';
 import { Approvals } from '../registry/approvals.ts';
 import { Backtests, type FetchRevision } from '../registry/backtests.ts';
-import { Budgets } from '../registry/budgets.ts';
 import { RegistryCache } from '../registry/cache.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { Connections } from '../registry/connections.ts';
@@ -97,7 +95,8 @@ import { LimitSignals } from '../streams/limit-signals.ts';
 import { Progress } from '../streams/progress.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
 import { SpanNotes } from '../streams/span-notes.ts';
-import { SubmissionsInHand, untilAnswered } from '../streams/submissions-in-hand.ts';
+import { SubmissionsInHand } from '../streams/submissions-in-hand.ts';
+import { makeBudgets } from './budget-parts.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -167,7 +166,7 @@ export async function frontParts({
   const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
   const spendStore = new SpendStore(redis, keys);
   const spends = new SpendBatcher(spendStore);
-  const budgets = makeBudgets({ redis, keys }, { spends: spendStore, clickhouse, barrier }, metrics);
+  const budgets = makeBudgets({ redis, keys }, { spends: spendStore, clickhouse, barrier });
   const onUnknownBudgets: IngestParts['onUnknownBudgets'] = (account, ids) => budgets.know(account, ids);
   const asked = { rateLimits, spends, onUnknownBudgets, sequences, checks, shadow };
   const parts = { ...asked, appender, once, keys, eventBytesMax, clock, ...callbacks };
@@ -439,22 +438,6 @@ function makeRegistry(
     prices: new PriceTables(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),
   };
-}
-
-type BudgetStores = { spends: SpendStore; clickhouse: ClickHouse; barrier: ReadBarrier };
-
-function makeBudgets(store: RegistryStore, { spends, clickhouse, barrier }: BudgetStores, metrics: Metrics): Budgets {
-  return new Budgets({
-    ...{ ...store, spends },
-    settled: (account, asked) => settledAmounts(clickhouse, account, asked),
-    // Openings are of the pipeline that charges budgets.
-    stored: async (account) =>
-      (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForOpenings(account, null)])).every(
-        Boolean,
-      ),
-    untilAnswered: (then) => untilAnswered(store, then),
-    onDrift: (drifting) => metrics.set('gatehouse_budgets_drifting', {}, drifting),
-  });
 }
 
 function targetRules(config: Config): TargetRules {

@@ -328,6 +328,9 @@ export class Keys {
   /** String, epoch ms: the moment of the last backup that ended well. */
   backupNote = () => `{${this.prefix}g}:backup`;
 
+  /** String, PEXPIRE: a check of all budgets runs, or how many scopes the last one found that differ. */
+  budgetCheck = () => `{${this.prefix}g}:budget-check`;
+
   /** Hash account name -> account id. */
   accountNames = () => `{${this.prefix}g}:account-names`;
   /** Hash process name -> epoch ms of its last sign of life (Redis's clock): who shares the partitions. */

@@ -31,7 +31,6 @@ type Parts = RegistryStore & {
   stored: (account: string) => Promise<boolean>;
   /** Waits until no front has anything in hand that it had then (streams/submissions-in-hand.ts). */
   untilAnswered: (then: { waitMs: number } | { fromMs: number }) => Promise<void>;
-  onDrift?: (drifting: number) => void;
 };
 /** `isPlain`: it has no conditions. */
 type Known = { policy: Policy; terms: BudgetTerms; of: SpendOf; unit: string; isPlain: boolean };
@@ -85,10 +84,6 @@ export class Budgets {
         for (const scope of uncounted) states.push({ scope, shown: '', spent: 0, reserved: 0, resetsMs: 0 });
         for (const state of states) items.push(itemOf(known, state, isKnown, stored));
       }
-      if (check)
-        this.#parts.onDrift?.(
-          items.filter(({ drift }) => drift !== undefined && Number.parseFloat(String(drift)) !== 0).length,
-        );
       return items;
     });
   }

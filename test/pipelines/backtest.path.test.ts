@@ -377,6 +377,39 @@ t.test('of budgets: what was blocked then is now, and a larger limit blocks less
   t.ok(was.result.matched > larger.result.matched, `${was.result.matched} ${larger.result.matched}`);
 });
 
+t.test('the daily check of budgets finds a counter that differs from what is stored', async (t) => {
+  const by = api.as(await keyOfNewAccount(service, 'drifts'));
+  const agent = await newAgent(by);
+  const conditions = { limit: { events: 100 }, window: '1d' };
+  const { id } = await newPolicy({ type: 'budget', conditions }, by);
+  const state = () => by.get(`/v1/budgets?policy_id=${id}&check=true`);
+  await by.until(state, ({ json }) => json.items.every(({ known }: { known: boolean }) => known));
+  await submit(agent, [{ type: 'completion', payload: { model: 'm-1' } }], by);
+  await by.until(state, ({ json }) => json.items[0]?.spent === 1 && json.items[0].drift === 0);
+  const { redisUrl } = await service.addresses();
+  const drifting = async (wanted: number) => {
+    await ofEachMaster(redisUrl, async (redis) => {
+      const done = await redis.keys('*:budget-check');
+      if (done.length > 0) await redis.del(...done);
+    });
+    const shown = new RegExp(`gatehouse_budgets_drifting\\{[^}]*\\} ${wanted}\\n`);
+    const { text } = await by.until(
+      () => by.get('/metrics'),
+      (answer) => shown.test(answer.text),
+    );
+    t.match(text, shown);
+  };
+  await drifting(0);
+  await ofEachMaster(redisUrl, async (redis) => {
+    for (const key of await redis.keys(`*budget:${id}:*:c:*`)) {
+      const part = (await redis.hkeys(key)).find((name) => /^s\d+$/.test(name));
+      if (part !== undefined) await redis.hincrby(key, part, 7);
+    }
+  });
+  t.match((await state()).json.items, [{ spent: 8, stored: 1, drift: 7 }]);
+  await drifting(1);
+});
+
 const recorded = recordedEvents();
 t.test('of the real runs as well', { skip: recorded === null && 'no recorded runs here' }, async (t) => {
   const by = api.as(await keyOfNewAccount(service, 'recorded'));
