@@ -83,7 +83,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/checks': 600,
   'src/commands': 2_100,
   'src/common': 4_500,
-  'src/egress': 500,
+  'src/egress': 560,
   'src/embedded': 2_300,
   'src/hooks': 1_200,
   'src/http': 12_500,

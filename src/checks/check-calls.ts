@@ -6,6 +6,7 @@
 import type { CheckFailure } from '../../schemas/closed-sets.ts';
 import type { CheckRecord } from '../../schemas/external-check.ts';
 import { EgressError, type GuardedHttps } from '../egress/guarded-https.ts';
+import { KeptConnections } from '../egress/kept-connections.ts';
 import type { Log } from '../process/log.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import type { CheckQuestion, CheckVerdict } from './formats/format.ts';
@@ -17,13 +18,15 @@ const SENT_BYTES_MAX = 64 * 1024;
 const ANSWER_BYTES_MAX = 256 * 1024;
 /** All calls of a request end within it: its Idempotency-Key is held for 10 s, the append included. */
 const REQUEST_MS_MAX = 7_000;
+/** Idle connections of a check; those of a burst beyond it end with their calls. */
+const KEPT_MAX = 32;
 /** Checks whose state is kept; one that is left out begins again with its next call. */
 const STATES_MAX = 1_000;
 
 /** `ms`: how long it took. */
 export type CheckAnswer = ({ verdict: CheckVerdict } | { failure: CheckFailure }) & { ms: number };
 
-type State = { underWay: number; breaker: CircuitBreaker };
+type State = { underWay: number; breaker: CircuitBreaker; kept: KeptConnections };
 type CheckCallsParts = {
   https: Pick<GuardedHttps, 'post'>;
   log: Log;
@@ -71,13 +74,14 @@ export class CheckCalls {
   /** What is under way ends as an error. */
   stop(): void {
     this.#stopping.abort('aborted');
+    for (const { kept } of this.#states.values()) kept.destroy();
   }
 
   #count({ id }: CheckRecord, answer: CheckAnswer): void {
     this.#parts.onCall(id, 'failure' in answer ? answer.failure : 'answered', answer.ms / 1000);
   }
 
-  async #one(check: CheckRecord, { breaker }: State, question: CheckQuestion): Promise<CheckAnswer> {
+  async #one(check: CheckRecord, { breaker, kept }: State, question: CheckQuestion): Promise<CheckAnswer> {
     const startMs = this.#now();
     const msSince = () => Math.round(this.#now() - startMs);
     const format = FORMATS[check.speaks];
@@ -86,7 +90,7 @@ export class CheckCalls {
     const ended = breaker.begin(startMs);
     if (ended === undefined) return { failure: 'overload', ms: msSince() };
     try {
-      const verdict = format.verdict(await this.#posted(check, body), question.texts.length);
+      const verdict = format.verdict(await this.#posted(check, body, kept), question.texts.length);
       ended(false, this.#now());
       return { verdict, ms: msSince() };
     } catch (error) {
@@ -98,7 +102,11 @@ export class CheckCalls {
   }
 
   /** The JSON of the answer. Throws what went wrong. */
-  async #posted({ url, secret, timeout_ms: timeoutMs }: CheckRecord, body: Buffer): Promise<unknown> {
+  async #posted(
+    { url, secret, timeout_ms: timeoutMs }: CheckRecord,
+    body: Buffer,
+    kept: KeptConnections,
+  ): Promise<unknown> {
     const { status, text } = await this.#parts.https.post(url, {
       headers: {
         'content-type': 'application/json',
@@ -109,6 +117,7 @@ export class CheckCalls {
       timeoutMs,
       signal: this.#stopping.signal,
       wholeBytesMax: ANSWER_BYTES_MAX,
+      kept,
     });
     if (status !== 200) throw new Error(`status ${status}`);
     return parsedAnswer(text);
@@ -121,7 +130,7 @@ export class CheckCalls {
         this.#parts.log.warn({ check: id, name }, isOpen ? 'check.breaker_open' : 'check.breaker_closed');
         this.#parts.onBreaker(id, isOpen);
       });
-      state = { underWay: 0, breaker };
+      state = { underWay: 0, breaker, kept: new KeptConnections(KEPT_MAX) };
     } else this.#states.delete(id);
     this.#states.set(id, state);
     if (this.#states.size > STATES_MAX) this.#forgetOldest();

@@ -2,7 +2,7 @@
 // channels, and checks). The URL is checked, its name resolved once, and the connection made to one of the addresses
 // that were checked; the socket is asked where it leads before a byte is sent. So neither a spelling nor a name server
 // that changes its mind leads inside. node:https on a socket of ours rather than fetch: no proxy variables, no
-// redirects, no shared connections, nothing in between.
+// redirects, nothing in between; connections are one call's, but where kept ones are handed in (kept-connections.ts).
 // Invariant: every stage ends by the one deadline; of an answer the status, Retry-After and its first 4 KiB are kept,
 // or its whole body, where that is asked for: then an answer that breaks off, or is longer, is none.
 // Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a
@@ -12,6 +12,7 @@ import { request as httpsRequest } from 'node:https';
 import { connect, isIP, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
 import { Deadline, type DeadlineEnding } from './deadline.ts';
+import type { KeptConnections, Opening } from './kept-connections.ts';
 import { isPublicAddress } from './public-address.ts';
 import { byNameServers, bySystem, type Resolve } from './resolve.ts';
 import { type TargetUrl, targetUrl } from './target-url.ts';
@@ -55,6 +56,8 @@ export type Post = {
   signal: AbortSignal;
   /** The answer is wanted whole, and may have so many bytes. Left out: its beginning is enough. */
   wholeBytesMax?: number;
+  /** Kept for this address. Left out: the connection is for this call alone. With `wholeBytesMax`. */
+  kept?: KeptConnections | undefined;
 };
 
 /** `text`: what was read of the body, as UTF-8. */
@@ -88,11 +91,17 @@ export class GuardedHttps {
     const over = deadline.signal;
     let socket: Socket | undefined;
     let reached = false;
-    try {
+    const open = async (): Promise<TLSSocket> => {
       socket = await connectToAny(await this.#addresses(target, over), target, over);
       const tls = await secure(socket, target, this.#ca);
       reached = true;
-      return await exchange(tls, target, post, over);
+      return tls;
+    };
+    try {
+      const way = post.kept === undefined ? await open() : { open, agent: post.kept };
+      const answer = await exchange(way, target, post, over);
+      if (post.kept !== undefined) socket = undefined;
+      return answer;
     } catch (error) {
       if (deadline.ending !== undefined) throw new EgressError(deadline.ending, { reached });
       if (reached)
@@ -176,25 +185,29 @@ function secure(socket: Socket, { host }: TargetUrl, ca: string | undefined): Pr
   });
 }
 
-function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, over: AbortSignal): Promise<HttpsAnswer> {
+type Way = TLSSocket | (Opening & { agent: KeptConnections });
+
+function exchange(way: Way, { url, host, port }: TargetUrl, post: Post, over: AbortSignal): Promise<HttpsAnswer> {
   return new Promise((resolve, reject) => {
     const request = httpsRequest({
-      createConnection: () => tls,
+      ...('agent' in way ? way : { createConnection: () => way }),
       method: 'POST',
       host,
       port,
       path: `${url.pathname}${url.search}`,
-      headers: { host: url.host, ...post.headers, 'content-length': post.body.length, connection: 'close' },
+      headers: { host: url.host, ...post.headers, 'content-length': post.body.length, ...closing(way) },
       maxHeaderSize: HEAD_BYTES_MAX,
       insecureHTTPParser: false,
       signal: over,
     });
     let interim = 0;
     let answer: HttpsAnswer | undefined;
+    let isRead = false;
     // What breaks after the head of the answer has come changes nothing: the status is known.
     const fail = (error: Error): void => (answer === undefined ? reject(error) : resolve(answer));
     request.on('error', fail);
-    request.on('close', () => fail(new EgressError('reset')));
+    // The answer that is read has an end of its own, which may come behind that of the request.
+    request.on('close', () => isRead || fail(new EgressError('reset')));
     request.on('information', () => {
       if (++interim > INTERIM_MAX) request.destroy(new EgressError('reset'));
     });
@@ -205,6 +218,7 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
         text: '',
       };
       if (post.wholeBytesMax !== undefined) {
+        isRead = true;
         readWhole(response, post.wholeBytesMax).then((text) => resolve({ ...got, text }), fail);
         return;
       }
@@ -227,6 +241,10 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
     });
     request.end(post.body);
   });
+}
+
+function closing(way: Way): { connection?: 'close' } {
+  return 'agent' in way ? {} : { connection: 'close' };
 }
 
 /** Rejects where it breaks off or is too large. */

@@ -9,6 +9,7 @@ import { GuardedHttps } from '../../src/egress/guarded-https.ts';
 import { createLog } from '../../src/process/log.ts';
 import type { Receiver } from '../support/https-receiver.ts';
 import { BAD_JUDGES, startJudges } from '../support/judge-servers.ts';
+import { pause } from '../support/raw-http.ts';
 
 const LOCALHOST = new Set(['localhost']);
 const MARGIN_MS = 2_000;
@@ -140,6 +141,72 @@ t.test('a name server that says nothing is within the same deadline; a private a
   const guarded = callsTo(judges, { https: new GuardedHttps({ allowedHosts: new Set(), resolve: inside }) });
   const [refused] = await guarded.calls.ask(checkOf('https://rebound.example.com/'), [question(['x'])]);
   t.match(refused, { failure: 'error' });
+});
+
+const CALLED_AGAIN_MS = 20;
+const IDLE_MS_MAX = 5_000;
+
+t.test('calls of a check share a connection, and after idleness it is closed', async (t) => {
+  let asked = 0;
+  let ended = 0;
+  const seen = new Set<object>();
+  const closed = () => void ended++;
+  const judges = await startJudges(t, {
+    counted(_request, response, { socket }) {
+      if (!seen.has(socket)) socket.on('close', closed);
+      seen.add(socket);
+      asked++;
+      response.end('{"match":false}');
+    },
+  });
+  const { calls } = callsTo(judges);
+  const check = checkOf(`${judges.url}/counted`);
+  for (let i = 0; i < 10; i++) t.match(await calls.ask(check, [question(['x'])]), [{ verdict: { match: false } }]);
+  t.same([asked, judges.connections()], [10, 1]);
+  await Promise.all(Array.from({ length: 6 }, () => calls.ask(check, [question(['x'])])));
+  t.ok(judges.connections() <= 6, `${judges.connections()} for six at once`);
+  const others = checkOf(`${judges.url}/own`, { id: 'chk_other' });
+  const before = judges.connections();
+  await calls.ask(others, [question(['x'])]);
+  t.equal(judges.connections(), before + 1, 'another check has its own');
+  const startMs = performance.now();
+  while (ended < judges.connections() - 1 && performance.now() - startMs < IDLE_MS_MAX) await pause(CALLED_AGAIN_MS);
+  t.equal(ended, judges.connections() - 1, 'all are closed');
+});
+
+t.test('a connection that the service ends, or sends on unasked, is not asked on again', async (t) => {
+  const judges = await startJudges(t, {
+    leaves: (_request, response, { socket }) => void response.end('{"match":false}', () => socket.end()),
+    chatters(_request, response, { socket }) {
+      const late = 'HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"match":false}';
+      response.end('{"match":true}', () => setTimeout(() => socket.write(late), CALLED_AGAIN_MS));
+    },
+  });
+  const { calls } = callsTo(judges);
+  for (const [path, match] of [
+    ['leaves', false],
+    ['chatters', true],
+  ] as const) {
+    const before = judges.connections();
+    const check = checkOf(`${judges.url}/${path}`, { id: `chk_${path}` });
+    for (let i = 0; i < 3; i++) {
+      t.match(await calls.ask(check, [question(['x'])]), [{ verdict: { match } }], path);
+      await pause(10 * CALLED_AGAIN_MS);
+    }
+    t.equal(judges.connections(), before + 3, path);
+  }
+});
+
+t.test('each new connection is held to the rules anew', async (t) => {
+  const judges = await startJudges(t);
+  const { calls } = callsTo(judges, {
+    https: new GuardedHttps({ allowedHosts: new Set([`localhost:${judges.port}`]), ca: judges.ca }),
+  });
+  const check = checkOf(`${judges.url}/own`);
+  t.match(await calls.ask(check, [question(['x'])]), [{ verdict: { match: false } }]);
+  const private_ = { ...check, url: `https://127.0.0.1:${judges.port}/own` };
+  t.match(await calls.ask(private_, [question(['x'])]), [{ failure: 'error' }], 'the kept one is of another address');
+  t.equal(judges.connections(), 1);
 });
 
 /** Answers when the test lets it. */
