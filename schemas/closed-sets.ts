@@ -112,6 +112,7 @@ export const TRIGGERS = [
   'rate_limit_exceeded',
   'budget_warning',
   'budget_exhausted',
+  'check_failing',
 ] as const;
 export type Trigger = (typeof TRIGGERS)[number];
 

@@ -114,6 +114,17 @@ const BY_TRIGGER = {
     share: Type.Optional(about(Type.Number(), 'The share of its limit that is spent. Left out in a test.', 0.8)),
   },
   budget_exhausted: { policies: Type.Optional(about(Type.Array(NotifiedPolicy), 'The budget.')) },
+  check_failing: {
+    check: Type.Optional(
+      about(
+        Type.Object({
+          id: about(Type.String(), 'Its id.', exampleId('chk')),
+          name: about(Type.String(), 'Its name.', 'guard'),
+        }),
+        'The check. Left out in a test.',
+      ),
+    ),
+  },
 } satisfies Record<Trigger, Record<string, TSchema>>;
 
 function notification<T extends Trigger, S extends (typeof BY_TRIGGER)[T]>(trigger: T, more: S, when: string) {
@@ -166,4 +177,9 @@ export const WEBHOOK_NOTIFICATIONS = {
     'A share of a budget that the policy names is spent.',
   ),
   budget_exhausted: notification('budget_exhausted', BY_TRIGGER.budget_exhausted, 'A call did not fit into a budget.'),
+  check_failing: notification(
+    'check_failing',
+    BY_TRIGGER.check_failing,
+    'A check failed so often that it is not asked for now.',
+  ),
 };

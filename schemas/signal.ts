@@ -52,6 +52,8 @@ export type Signal = {
   silence?: { since: number; heartbeatSeconds: number };
   /** budget_warning: the share of the limit that is spent. */
   share?: number;
+  /** check_failing: its name is cut where it is shown. */
+  check?: { id: string; name: string };
   /** rate_limit_exceeded by the request limit of a key. */
   apiKey?: { id: string };
 };

@@ -27,6 +27,7 @@ export class AccountChecks {
         if (check === undefined) return;
         const places = questions.flatMap((question, i) => (question.check === name ? [i] : []));
         const said = await this.#calls.ask(
+          account,
           check,
           places.map((i) => questions[i]!),
         );

@@ -26,12 +26,12 @@ const STATES_MAX = 1_000;
 /** `ms`: how long it took. */
 export type CheckAnswer = ({ verdict: CheckVerdict } | { failure: CheckFailure }) & { ms: number };
 
-type State = { underWay: number; breaker: CircuitBreaker; kept: KeptConnections };
+type State = { account: string; underWay: number; breaker: CircuitBreaker; kept: KeptConnections };
 type CheckCallsParts = {
   https: Pick<GuardedHttps, 'post'>;
   log: Log;
   onCall: (check: string, result: 'answered' | CheckFailure, seconds: number) => void;
-  onBreaker: (check: string, isOpen: boolean) => void;
+  onBreaker: (check: { id: string; name: string; account: string }, isOpen: boolean) => void;
   /** Ms of a clock that only rises. */
   now?: () => number;
 };
@@ -48,8 +48,8 @@ export class CheckCalls {
   }
 
   /** The answers in the order of the questions, which are of one request. Does not reject. */
-  async ask(check: CheckRecord, questions: readonly CheckQuestion[]): Promise<CheckAnswer[]> {
-    const state = this.#stateOf(check);
+  async ask(account: string, check: CheckRecord, questions: readonly CheckQuestion[]): Promise<CheckAnswer[]> {
+    const state = this.#stateOf(account, check);
     const room = Math.max(0, check.at_once - state.underWay);
     const most = questions.length > 1 ? Math.ceil(check.at_once / 2) : 1;
     const lanes = Math.min(room, most, questions.length);
@@ -123,14 +123,14 @@ export class CheckCalls {
     return parsedAnswer(text);
   }
 
-  #stateOf({ id, name }: CheckRecord): State {
+  #stateOf(account: string, { id, name }: CheckRecord): State {
     let state = this.#states.get(id);
     if (state === undefined) {
       const breaker = new CircuitBreaker((isOpen) => {
         this.#parts.log.warn({ check: id, name }, isOpen ? 'check.breaker_open' : 'check.breaker_closed');
-        this.#parts.onBreaker(id, isOpen);
+        this.#parts.onBreaker({ id, name, account }, isOpen);
       });
-      state = { underWay: 0, breaker, kept: new KeptConnections(KEPT_MAX) };
+      state = { account, underWay: 0, breaker, kept: new KeptConnections(KEPT_MAX) };
     } else this.#states.delete(id);
     this.#states.set(id, state);
     if (this.#states.size > STATES_MAX) this.#forgetOldest();
@@ -140,7 +140,8 @@ export class CheckCalls {
   #forgetOldest(): void {
     const [oldest] = this.#states;
     this.#states.delete(oldest![0]);
-    if (oldest![1].breaker.isOpen) this.#parts.onBreaker(oldest![0], false);
+    const [id, { breaker, account }] = oldest!;
+    if (breaker.isOpen) this.#parts.onBreaker({ id, name: '', account }, false);
   }
 }
 

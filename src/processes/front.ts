@@ -162,7 +162,7 @@ export async function frontParts({
   const barrier = new ReadBarrier({ redis, keys });
   const quotas = makeQuotas({ redis, keys }, clickhouse, metrics);
   const callbacks = eventCallbacks(metrics, usage, quotas);
-  const checkCalls = makeCheckCalls(config, { log, metrics });
+  const checkCalls = makeCheckCalls(config, { log, metrics }, limitSignals);
   const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
   const spendStore = new SpendStore(redis, keys);
   const spends = new SpendBatcher(spendStore);
@@ -338,7 +338,11 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
 }
 
 /** What series they have is bounded as that of accounts: where callers of every account can ask, none names a check. */
-function makeCheckCalls(config: Config, { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>): CheckCalls {
+function makeCheckCalls(
+  config: Config,
+  { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>,
+  signals: LimitSignals,
+): CheckCalls {
   const labels = new CheckLabels(config.metricsPort === undefined ? 0 : METRICS_CHECKS_MAX);
   metrics.set('gatehouse_check_breakers_open', {}, 0);
   return new CheckCalls({
@@ -349,7 +353,10 @@ function makeCheckCalls(config: Config, { log, metrics }: Pick<WorkerContext, 'l
       metrics.inc('gatehouse_check_calls_total', { check, result });
       metrics.observe('gatehouse_check_seconds', { check }, seconds);
     },
-    onBreaker: (id, isOpen) => metrics.set('gatehouse_check_breakers_open', {}, labels.breaker(id, isOpen)),
+    onBreaker(check, isOpen) {
+      metrics.set('gatehouse_check_breakers_open', {}, labels.breaker(check.id, isOpen));
+      if (isOpen) signals.noteCheck(check.account, check);
+    },
   });
 }
 

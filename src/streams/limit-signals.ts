@@ -1,5 +1,6 @@
-// Sends signals for keys that met their request limit (`rate_limit_exceeded`, once a minute and key; beside admission).
-// Admission notes the key and continues: that costs one look-up in a set. Signals leave in the background, and a Redis
+// Sends signals that fronts alone know of: keys that met their request limit (`rate_limit_exceeded`; beside admission)
+// and checks whose breaker opened (`check_failing`; beside check-calls.ts), each once a minute.
+// Who notes it continues: that costs one look-up in a set. Signals leave in the background, and a Redis
 // that is away for a moment is tried again for a minute. One marker per key and minute is shared by all fronts, and
 // written with the signal in one step; should it be gone, the signal's id is still the same.
 // Best effort: a front that is killed may take a second's notes with it. Bounded: in keys per minute and in notes that
@@ -19,7 +20,9 @@ const MINUTE_MS = 60_000;
 /** Longer than the minute that it represents, and than a note may wait. */
 const MARKER_MS = 2 * MINUTE_MS;
 
-type Note = { account: string; apiKey: string; at: number };
+type About = Pick<Signal, 'trigger' | 'severity' | 'message' | 'apiKey' | 'check'>;
+/** `id`: of the key or the check. */
+type Note = { account: string; id: string; at: number; about: About };
 
 export class LimitSignals {
   readonly #redis: Commands;
@@ -48,17 +51,35 @@ export class LimitSignals {
   }
 
   note(account: string, apiKey: string): void {
+    this.#note(account, apiKey, () => ({
+      trigger: 'rate_limit_exceeded',
+      severity: 'medium',
+      message: `The API key ${apiKey} is over its request limit; requests with it are answered 429.`,
+      apiKey: { id: apiKey },
+    }));
+  }
+
+  noteCheck(account: string, { id, name }: { id: string; name: string }): void {
+    this.#note(account, id, () => ({
+      trigger: 'check_failing',
+      severity: 'high',
+      message: `The check "${name}" failed in half of its last calls and is not asked for now; its policies do what they say for overload.`,
+      check: { id, name },
+    }));
+  }
+
+  #note(account: string, id: string, about: () => About): void {
     const at = this.#now();
     const minute = minuteOf(at);
     if (minute !== this.#minute) {
       this.#minute = minute;
       this.#noted.clear();
     }
-    if (this.#noted.has(apiKey) || this.#noted.size >= LIMIT_SIGNALS_MAX) return;
-    this.#noted.add(apiKey);
+    if (this.#noted.has(id) || this.#noted.size >= LIMIT_SIGNALS_MAX) return;
+    this.#noted.add(id);
     // The oldest note is the one that is worth least.
     if (this.#waiting.length >= LIMIT_SIGNALS_MAX) this.#waiting.shift();
-    this.#waiting.push({ account, apiKey, at });
+    this.#waiting.push({ account, id, at, about: about() });
   }
 
   /** Never rejects: what could not be sent waits for the next flush, at most a minute. */
@@ -81,21 +102,15 @@ export class LimitSignals {
     }
   }
 
-  async #append({ account, apiKey, at }: Note): Promise<void> {
+  async #append({ account, id, at, about }: Note): Promise<void> {
     const partition = this.#keys.partitionOf(account, account);
     const minute = minuteOf(at);
     const signal: Signal = {
-      id: `rate_limit_exceeded/${apiKey}/${minute}`,
-      trigger: 'rate_limit_exceeded',
-      account,
-      agent: null,
-      severity: 'medium',
-      at,
-      message: `The API key ${apiKey} is over its request limit; requests with it are answered 429.`,
-      apiKey: { id: apiKey },
+      id: `${about.trigger}/${id}/${minute}`,
+      ...{ account, agent: null, at, ...about },
     };
     const entry: SignalEntry = { version: SIGNAL_VERSION, signals: [signal] };
-    const names = [this.#keys.signals(partition), this.#keys.limitSignalled(partition, apiKey, minute)];
+    const names = [this.#keys.signals(partition), this.#keys.limitSignalled(partition, id, minute)];
     await once.run(this.#redis, names, [SIGNAL_FIELD, JSON.stringify(entry), MARKER_MS]);
   }
 }

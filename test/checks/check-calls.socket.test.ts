@@ -34,12 +34,12 @@ function checkOf(url: string, more: Partial<CheckRecord> = {}): CheckRecord {
 
 function callsTo(receiver: Receiver, parts: Partial<ConstructorParameters<typeof CheckCalls>[0]> = {}) {
   const counted: string[] = [];
-  const breakers: boolean[] = [];
+  const breakers: [account: string, id: string, isOpen: boolean][] = [];
   const calls = new CheckCalls({
     https: new GuardedHttps({ allowedHosts: LOCALHOST, ca: receiver.ca }),
     log: createLog({ level: 'silent', processName: 'test' }),
     onCall: (_check, result) => counted.push(result),
-    onBreaker: (_check, isOpen) => breakers.push(isOpen),
+    onBreaker: ({ account, id }, isOpen) => breakers.push([account, id, isOpen]),
     ...parts,
   });
   return { calls, counted, breakers };
@@ -72,9 +72,9 @@ t.test('each format, by a server that was written from its description', async (
   for (const [speaks, path, more, found, clean] of FORMATS) {
     const check = checkOf(`${judges.url}/${path}`, { speaks, ...more });
     const [evil, good, two] = [
-      ...(await calls.ask(check, [question(['an evil plan'])])),
-      ...(await calls.ask(check, [question(['a good plan'])])),
-      ...(await calls.ask(check, [question(['a good plan', 'and an evil "one"\n\u{1f600}'])])),
+      ...(await calls.ask('acc', check, [question(['an evil plan'])])),
+      ...(await calls.ask('acc', check, [question(['a good plan'])])),
+      ...(await calls.ask('acc', check, [question(['a good plan', 'and an evil "one"\n\u{1f600}'])])),
     ];
     t.match(evil, { verdict: found }, `${speaks} finds`);
     t.match(good, { verdict: clean }, `${speaks} finds nothing`);
@@ -89,7 +89,7 @@ t.test('what our own form sends, token by token', async (t) => {
   const judges = await startJudges(t);
   const { calls } = callsTo(judges);
   const payloadText = '{"n": 1.0, "big": 12345678901234567890}';
-  await calls.ask(checkOf(`${judges.url}/own`), [question(['x'], { payloadText })]);
+  await calls.ask('acc', checkOf(`${judges.url}/own`), [question(['x'], { payloadText })]);
   t.equal(
     judges.received[0]!.body,
     `{"event":{"type":"prompt","agent_id":"agt_1","trace_id":"run","timestamp":"2026-11-20T17:28:00.000Z","payload":${payloadText}},"policy":{"id":"pol_1","name":"no evil"},"texts":["x"]}`,
@@ -99,11 +99,13 @@ t.test('what our own form sends, token by token', async (t) => {
 t.test('what LiteLLM would change is a match, and what a moderation leaves out is an error', async (t) => {
   const judges = await startJudges(t, { short: (_request, response) => void response.end('{"results":[]}') });
   const { calls } = callsTo(judges);
-  const [changed] = await calls.ask(checkOf(`${judges.url}/litellm`, { speaks: 'litellm_guardrail' }), [
+  const [changed] = await calls.ask('acc', checkOf(`${judges.url}/litellm`, { speaks: 'litellm_guardrail' }), [
     question(['change']),
   ]);
   t.match(changed, { verdict: { match: true, labels: ['intervened'] } });
-  const [short] = await calls.ask(checkOf(`${judges.url}/short`, { speaks: 'openai_moderation' }), [question(['x'])]);
+  const [short] = await calls.ask('acc', checkOf(`${judges.url}/short`, { speaks: 'openai_moderation' }), [
+    question(['x']),
+  ]);
   t.match(short, { failure: 'error' });
 });
 
@@ -119,7 +121,7 @@ t.test('whatever a service does, the answer comes in time and is no verdict', as
   for (const name of Object.keys(BAD_JUDGES)) {
     for (const speaks of ['gatehouse', 'presidio'] as const) {
       const check = checkOf(`${judges.url}/${name}`, { id: `chk_${name}`, speaks, timeout_ms: 1_500 });
-      const [answer, ms] = await timed(calls.ask(check, [question(['x'])]));
+      const [answer, ms] = await timed(calls.ask('acc', check, [question(['x'])]));
       t.match(answer, { failure: name === 'silent' || name === 'drips' ? 'timeout' : 'error' }, name);
       t.ok(ms < 1_500 + MARGIN_MS, `${name}: ${Math.round(ms)} ms`);
     }
@@ -133,13 +135,13 @@ t.test('a name server that says nothing is within the same deadline; a private a
   const hanging = () => new Promise<string[]>(() => undefined);
   const { calls } = callsTo(judges, { https: new GuardedHttps({ allowedHosts: new Set(), resolve: hanging }) });
   const [answer, ms] = await timed(
-    calls.ask(checkOf('https://slow.example.com/', { timeout_ms: 100 }), [question(['x'])]),
+    calls.ask('acc', checkOf('https://slow.example.com/', { timeout_ms: 100 }), [question(['x'])]),
   );
   t.match(answer, { failure: 'timeout' });
   t.ok(ms < 100 + MARGIN_MS, `${Math.round(ms)} ms`);
   const inside = async () => ['169.254.169.254'];
   const guarded = callsTo(judges, { https: new GuardedHttps({ allowedHosts: new Set(), resolve: inside }) });
-  const [refused] = await guarded.calls.ask(checkOf('https://rebound.example.com/'), [question(['x'])]);
+  const [refused] = await guarded.calls.ask('acc', checkOf('https://rebound.example.com/'), [question(['x'])]);
   t.match(refused, { failure: 'error' });
 });
 
@@ -161,13 +163,14 @@ t.test('calls of a check share a connection, and after idleness it is closed', a
   });
   const { calls } = callsTo(judges);
   const check = checkOf(`${judges.url}/counted`);
-  for (let i = 0; i < 10; i++) t.match(await calls.ask(check, [question(['x'])]), [{ verdict: { match: false } }]);
+  for (let i = 0; i < 10; i++)
+    t.match(await calls.ask('acc', check, [question(['x'])]), [{ verdict: { match: false } }]);
   t.same([asked, judges.connections()], [10, 1]);
-  await Promise.all(Array.from({ length: 6 }, () => calls.ask(check, [question(['x'])])));
+  await Promise.all(Array.from({ length: 6 }, () => calls.ask('acc', check, [question(['x'])])));
   t.ok(judges.connections() <= 6, `${judges.connections()} for six at once`);
   const others = checkOf(`${judges.url}/own`, { id: 'chk_other' });
   const before = judges.connections();
-  await calls.ask(others, [question(['x'])]);
+  await calls.ask('acc', others, [question(['x'])]);
   t.equal(judges.connections(), before + 1, 'another check has its own');
   const startMs = performance.now();
   while (ended < judges.connections() - 1 && performance.now() - startMs < IDLE_MS_MAX) await pause(CALLED_AGAIN_MS);
@@ -190,7 +193,7 @@ t.test('a connection that the service ends, or sends on unasked, is not asked on
     const before = judges.connections();
     const check = checkOf(`${judges.url}/${path}`, { id: `chk_${path}` });
     for (let i = 0; i < 3; i++) {
-      t.match(await calls.ask(check, [question(['x'])]), [{ verdict: { match } }], path);
+      t.match(await calls.ask('acc', check, [question(['x'])]), [{ verdict: { match } }], path);
       await pause(10 * CALLED_AGAIN_MS);
     }
     t.equal(judges.connections(), before + 3, path);
@@ -203,9 +206,13 @@ t.test('each new connection is held to the rules anew', async (t) => {
     https: new GuardedHttps({ allowedHosts: new Set([`localhost:${judges.port}`]), ca: judges.ca }),
   });
   const check = checkOf(`${judges.url}/own`);
-  t.match(await calls.ask(check, [question(['x'])]), [{ verdict: { match: false } }]);
+  t.match(await calls.ask('acc', check, [question(['x'])]), [{ verdict: { match: false } }]);
   const private_ = { ...check, url: `https://127.0.0.1:${judges.port}/own` };
-  t.match(await calls.ask(private_, [question(['x'])]), [{ failure: 'error' }], 'the kept one is of another address');
+  t.match(
+    await calls.ask('acc', private_, [question(['x'])]),
+    [{ failure: 'error' }],
+    'the kept one is of another address',
+  );
   t.equal(judges.connections(), 1);
 });
 
@@ -225,14 +232,14 @@ t.test('what finds no room is answered at once, and nothing waits', async (t) =>
   const { judges, held, until } = await heldJudges(t);
   const { calls } = callsTo(judges);
   const check = checkOf(`${judges.url}/held`, { at_once: 2, timeout_ms: 5_000 });
-  const first = [calls.ask(check, [question(['a'])]), calls.ask(check, [question(['b'])])];
+  const first = [calls.ask('acc', check, [question(['a'])]), calls.ask('acc', check, [question(['b'])])];
   await until(2);
-  const [answer, ms] = await timed(calls.ask(check, [question(['c'])]));
+  const [answer, ms] = await timed(calls.ask('acc', check, [question(['c'])]));
   t.match(answer, { failure: 'overload' });
   t.ok(ms < 500, `${Math.round(ms)} ms`);
   for (const answered of held) answered();
   t.match(await Promise.all(first), [[{ verdict: { match: false } }], [{ verdict: { match: false } }]]);
-  const again = calls.ask(check, [question(['d'])]);
+  const again = calls.ask('acc', check, [question(['d'])]);
   await until(3);
   held[2]!();
   t.match(await again, [{ verdict: { match: false } }], 'the room is free again');
@@ -253,7 +260,7 @@ t.test('a batch asks for all, at most half of the room at a time', async (t) => 
   });
   const { calls } = callsTo(judges);
   const questions = Array.from({ length: 20 }, (_, i) => question([`${i}`]));
-  const answers = await calls.ask(checkOf(`${judges.url}/slow`, { at_once: 8, timeout_ms: 5_000 }), questions);
+  const answers = await calls.ask('acc', checkOf(`${judges.url}/slow`, { at_once: 8, timeout_ms: 5_000 }), questions);
   t.ok(answers.every((answer) => 'verdict' in answer));
   t.equal(judges.received.length, 20);
   t.equal(most, 4);
@@ -269,7 +276,7 @@ t.test('calls that could not end within 7 s do not begin', async (t) => {
   });
   const { calls } = callsTo(judges, { now: () => clock.ms });
   const questions = Array.from({ length: 5 }, (_, i) => question([`${i}`]));
-  const answers = await calls.ask(checkOf(`${judges.url}/late`, { at_once: 2, timeout_ms: 5_000 }), questions);
+  const answers = await calls.ask('acc', checkOf(`${judges.url}/late`, { at_once: 2, timeout_ms: 5_000 }), questions);
   t.same(
     answers.map((answer) => ('failure' in answer ? answer.failure : 'answered')),
     ['answered', 'answered', 'overload', 'overload', 'overload'],
@@ -279,7 +286,7 @@ t.test('calls that could not end within 7 s do not begin', async (t) => {
 t.test('more than 64 KiB is not sent, and not cut', async (t) => {
   const judges = await startJudges(t);
   const { calls } = callsTo(judges);
-  const [answer] = await calls.ask(checkOf(`${judges.url}/own`), [question(['x'.repeat(70_000)])]);
+  const [answer] = await calls.ask('acc', checkOf(`${judges.url}/own`), [question(['x'.repeat(70_000)])]);
   t.match(answer, { failure: 'too_large' });
   t.equal(judges.received.length, 0);
 });
@@ -288,11 +295,11 @@ t.test('a dead service is soon asked no more, and another is not concerned', asy
   const judges = await startJudges(t, BAD_JUDGES);
   const { calls, breakers, counted } = callsTo(judges);
   const dead = checkOf(`${judges.url}/failing`, { id: 'chk_dead' });
-  for (let i = 0; i < 20; i++) await calls.ask(dead, [question(['x'])]);
-  t.same(breakers, [true]);
+  for (let i = 0; i < 20; i++) await calls.ask('acc', dead, [question(['x'])]);
+  t.same(breakers, [['acc', 'chk_dead', true]]);
   const asked = judges.received.length;
-  for (let i = 0; i < 50; i++) t.match(await calls.ask(dead, [question(['x'])]), [{ failure: 'overload' }]);
+  for (let i = 0; i < 50; i++) t.match(await calls.ask('acc', dead, [question(['x'])]), [{ failure: 'overload' }]);
   t.equal(judges.received.length, asked);
-  t.match(await calls.ask(checkOf(`${judges.url}/own`), [question(['x'])]), [{ verdict: { match: false } }]);
+  t.match(await calls.ask('acc', checkOf(`${judges.url}/own`), [question(['x'])]), [{ verdict: { match: false } }]);
   t.equal(counted.filter((result) => result === 'overload').length, 50);
 });

@@ -274,6 +274,24 @@ t.test('a step that a check may block yet is no `unless` for its own batch', asy
   for (const id of [paid, asked]) await api.delete(`/v1/policies/${id}`);
 });
 
+t.test('people are told of a check that fails', async (t) => {
+  await check('dead', 'failing');
+  const id = await policy({ check: 'dead', ...SAID });
+  const made = await api.post('/v1/alerts', {
+    ...{ name: 'checks', trigger: 'check_failing', channel: 'webhook', target: `${judges.url}/told` },
+  });
+  t.equal(made.status, 201, made.text);
+  for (let i = 0; i < 21; i++) await send({ text: 'x' });
+  const told = await api.until(
+    async () => askedAt('told'),
+    (all) => all.length > 0,
+  );
+  t.match(JSON.parse(told[0]!.body), {
+    ...{ type: 'check_failing', data: { signal: { check: { name: 'dead' }, agent_id: null }, event: undefined } },
+  });
+  await api.delete(`/v1/policies/${id}`);
+});
+
 t.test('a secret in the query of an address is not shown', async (t) => {
   const url = `${judges.url}/own?code=sesame`;
   const made = await api.post('/v1/checks', { name: 'with a query', speaks: 'gatehouse', url });

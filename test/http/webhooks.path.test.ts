@@ -9,7 +9,7 @@ import { TRIGGERS, type Trigger } from '../../schemas/closed-sets.ts';
 
 import { mintId } from '../../src/common/ids.ts';
 import { aNotification, aSignal } from '../pipelines/notification.ts';
-import { Api } from '../support/api.ts';
+import { type Answer, Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { type Received, startReceiver } from '../support/https-receiver.ts';
 import { at, OpenApiChecker } from '../support/openapi.ts';
@@ -61,6 +61,12 @@ t.test('each trigger sends what the description says', async (t) => {
     ({ json }) => json.policy_result.matches[0]?.detail.needed === 12,
   );
   await call('completion', { tokens_used: 6 })();
+  // An answer without a verdict is an error.
+  await api.post('/v1/checks', { name: 'dead', speaks: 'gatehouse', url: `${hook.url}/dead` });
+  const [said, ask] = ['skip', { type: 'custom', check: 'dead' }];
+  await policy('asked', 'external_check', { ...ask, on_timeout: said, on_error: said, on_overload: said });
+  const isAsked = ({ json }: Answer) => json.policy_result.checks?.[0]?.reason === 'overload';
+  await api.until(call('custom', { text: 'x' }), isAsked);
   // Then the agent falls silent.
   const deadline = performance.now() + 90_000;
   const isMissing = (trigger: Trigger) => sentTo(trigger, false).length === 0 || sentTo(trigger, true).length === 0;
@@ -99,6 +105,9 @@ t.test('what comes seldom fits as well', async (t) => {
     apiKey: { id: mintId('apiKey', bare.at) },
   } as const;
   fits(t, 'rate_limit_exceeded', JSON.parse(webhookBody(aNotification({ signal: key }))));
+  const check = { id: mintId('check', bare.at), name: 'guard' };
+  const failing = { ...bare, trigger: 'check_failing', agent: null, check } as const;
+  fits(t, 'check_failing', JSON.parse(webhookBody(aNotification({ signal: failing }))));
   // The newest of a summary was of an agent that was deleted since.
   for (const trigger of TRIGGERS) {
     const signal = { ...bare, trigger, agent: null };

@@ -69,12 +69,14 @@ t.test('every kind of signal has its place in the body', async (t) => {
     }),
     { ...bare, trigger: 'agent_down' as const, silence: { since: 1_763_745_600_000, heartbeatSeconds: 300 } },
     { ...bare, trigger: 'rate_limit_exceeded' as const, agent: null, apiKey: { id: 'key_1' } },
+    { ...bare, trigger: 'check_failing' as const, agent: null, check: { id: 'chk_1', name: 'guard' } },
   ];
-  const [anomaly, silence, key] = kinds.map((signal) => JSON.parse(webhookBody(aNotification({ signal }))));
+  const [anomaly, silence, key, failing] = kinds.map((signal) => JSON.parse(webhookBody(aNotification({ signal }))));
   t.match(anomaly, { type: 'anomaly_detected', data: { signal: { anomaly: { kind: 'token_spike', observed: 9 } } } });
   t.match(silence.data.signal, { silence: { since: '2025-11-21T17:20:00.000Z', heartbeat_seconds: 300 } });
   t.notOk('event' in silence.data);
   t.match(key.data.signal, { agent_id: null, api_key_id: 'key_1' });
+  t.match(failing.data.signal, { agent_id: null, check: { id: 'chk_1', name: 'guard' } });
   const test = JSON.parse(webhookBody(aNotification({ test: true, count: 12 })));
   t.match(test.data, { test: true, count: 12 });
   t.notOk('test' in anomaly.data);

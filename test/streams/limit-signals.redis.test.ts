@@ -113,3 +113,21 @@ t.test('what waits is bounded and does not wait for ever', async (t) => {
     'what is older than a minute is no news',
   );
 });
+
+t.test('a check whose breaker opens is reported once a minute, by whichever front', async (t) => {
+  const keys = freshKeys();
+  const { account } = freshAgent();
+  const fronts = [1, 2].map(() => new LimitSignals({ redis, keys, now: () => START }));
+  const check = { id: 'chk_1', name: 'guard' };
+  for (const front of fronts) {
+    front.noteCheck(account, check);
+    front.note(account, 'key_a');
+    await front.flush();
+  }
+  const signals = await signalsOf(keys);
+  t.equal(signals.length, 2);
+  t.match(
+    signals.find(({ trigger }) => trigger === 'check_failing'),
+    { id: `check_failing/chk_1/${MINUTE}`, account, agent: null, severity: 'high', message: /"guard"/, check },
+  );
+});

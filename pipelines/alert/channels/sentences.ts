@@ -19,6 +19,7 @@ const HEADLINES: Record<Trigger, string> = {
   rate_limit_exceeded: 'Rate limit exceeded',
   budget_warning: 'Budget warning',
   budget_exhausted: 'Budget exhausted',
+  check_failing: 'Check failing',
 };
 
 type Described = {
@@ -41,7 +42,7 @@ export function describe(notification: Notification): Described {
 }
 
 function factsOf({ id, signal, agentName, count }: Notification): Described['facts'] {
-  const { agent, at, event, approval, policies = [], anomaly, silence, apiKey } = signal;
+  const { agent, at, event, approval, policies = [], anomaly, silence, apiKey, check } = signal;
   const facts: Described['facts'] = [['Time', isoTime(at)]];
   if (count > 1) facts.push(['Signals', String(count)]);
   if (agent !== null) facts.push(['Agent', withId(agentName, agent)]);
@@ -56,6 +57,7 @@ function factsOf({ id, signal, agentName, count }: Notification): Described['fac
   if (policies.length > POLICIES_SHOWN_MAX) facts.push(['Policy', '…']);
   if (anomaly !== undefined) facts.push(['Anomaly', numbersOf(anomaly)]);
   if (silence !== undefined) facts.push(['Silent since', isoTime(silence.since)]);
+  if (check !== undefined) facts.push(['Check', `${oneLine(check.name, NAME_CHARACTERS_MAX)} (${check.id})`]);
   if (apiKey !== undefined) facts.push(['API key', oneLine(apiKey.id, WORD_CHARACTERS_MAX)]);
   facts.push(['Notification', id]);
   return facts;

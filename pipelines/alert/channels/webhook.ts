@@ -77,7 +77,7 @@ function bodyOf(notification: Notification, policies: NonNullable<Signal['polici
 }
 
 function signalOf(signal: Signal, policies: NonNullable<Signal['policies']>, agentName: string | null): object {
-  const { id, severity, agent, at, message, reason, anomaly, silence, share, apiKey } = signal;
+  const { id, severity, agent, at, message, reason, anomaly, silence, share, check, apiKey } = signal;
   return {
     id: cut(id, WORD_CHARACTERS_MAX),
     severity,
@@ -92,6 +92,7 @@ function signalOf(signal: Signal, policies: NonNullable<Signal['policies']>, age
     ...(silence === undefined
       ? {}
       : { silence: { since: isoTime(silence.since), heartbeat_seconds: silence.heartbeatSeconds } }),
+    ...(check === undefined ? {} : { check }),
     ...(apiKey === undefined ? {} : { api_key_id: apiKey.id }),
   };
 }

@@ -107,7 +107,7 @@ export const checkRoutes: Route[] = [
     },
     async handle({ account, params, body }, { registry, checkCalls }) {
       const check = found(await registry.checks.record(account, params[0]!), 'check');
-      return json(200, await tried(check, body.text, checkCalls));
+      return json(200, await tried({ account, check }, body.text, checkCalls));
     },
   }),
   route({
@@ -130,7 +130,11 @@ export const checkRoutes: Route[] = [
   }),
 ];
 
-async function tried(check: CheckRecord, text: string, calls: Parts['checkCalls']): Promise<CheckTried> {
+async function tried(
+  { account, check }: { account: string; check: CheckRecord },
+  text: string,
+  calls: Parts['checkCalls'],
+): Promise<CheckTried> {
   const timestamp = isoTime(Date.now());
   const question = {
     texts: [text],
@@ -138,7 +142,7 @@ async function tried(check: CheckRecord, text: string, calls: Parts['checkCalls'
     event: { type: 'prompt', agentId: '', traceId: undefined, timestamp },
     payloadText: undefined,
   } as const;
-  const [answer] = await calls.ask(check, [question]);
+  const [answer] = await calls.ask(account, check, [question]);
   const { ms } = answer!;
   if ('failure' in answer!) return { match: null, score: null, labels: [], reason: answer.failure, ms };
   const { match, score, labels } = answer!.verdict;
