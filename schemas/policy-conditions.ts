@@ -322,6 +322,12 @@ const OF_TYPE = {
         },
       ),
     ),
+    mode: Type.Optional(
+      Type.Literal('watch', {
+        description:
+          'The check is asked after the reply: nothing waits for it and nothing is stopped. What it says is an event of its own (`custom`, `kind` `check_verdict`). Left out: the reply waits.',
+      }),
+    ),
     on_timeout: OnFailing('does not answer in time'),
     on_error: OnFailing('answers with an error or what cannot be read, or where more than 64 KiB would be sent'),
     on_overload: OnFailing('has no room, or its breaker is open'),

@@ -102,6 +102,7 @@ const OWN: Record<string, readonly string[]> = {
   ],
   'what is asked of checks outside, and what they answer; payloads stand in it as text': [
     'src/checks/check-calls.ts',
+    'src/ingest/outside-watching.ts',
     ...['own-form', 'litellm-guardrail', 'openai-chat', 'openai-moderation', 'presidio'].map(
       (name) => `src/checks/formats/${name}.ts`,
     ),

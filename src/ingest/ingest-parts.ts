@@ -2,14 +2,14 @@
 // codecs and the judging thread).
 
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
+import type { CheckFailure, EventType, Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { NamedQuestion } from '../checks/account-checks.ts';
 import type { SteadyClock } from '../common/steady-clock.ts';
 import type { Pause } from '../common/steps.ts';
 import type { Allowances } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
-import type { OutsideAnswer } from '../policy/outside.ts';
+import type { OutsideAnswer, WatchVerdict } from '../policy/outside.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Appender } from '../streams/append.ts';
@@ -31,6 +31,8 @@ export type IngestRequest = {
   idempotencyKey: string | undefined;
   /** For what it is sent: for another purpose the same body is another request. Left out: to be recorded. */
   purpose?: string | undefined;
+  /** The event says what a check said after the reply: its policies match it, and no check is asked about it. */
+  verdict?: WatchVerdict | undefined;
 };
 /**
  * JSON text, unless `contentType` says otherwise. `release`: to be called when the body is no longer read; left out
@@ -59,6 +61,18 @@ export type AskedOutside = NamedQuestion;
 export type OutsideChecks = {
   ask(account: string, questions: readonly AskedOutside[]): Promise<readonly OutsideAnswer[]>;
 };
+/** What a check is to be asked after the reply. `question` undefined: nothing is sent, and `failure` is the answer. */
+export type WatchedEvent = {
+  eventId: string;
+  type: EventType;
+  agentId: string;
+  traceId: string | undefined;
+  check: string;
+  fields: readonly string[] | null;
+  policyIds: readonly string[];
+  question: AskedOutside | undefined;
+  failure: CheckFailure | undefined;
+};
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   rateLimits: Pick<RateLimitBatcher, 'ask' | 'releasePermits'>;
@@ -73,6 +87,8 @@ export type IngestParts = {
   inHand?: Pick<SubmissionsInHand, 'begin' | 'end'>;
   /** The answers in the order of the questions. */
   checks: OutsideChecks;
+  /** Called after the append of events that checks watch. */
+  watchOutside: (account: string, events: readonly WatchedEvent[]) => void;
   keys: Keys;
   /** What is received is dated by it. */
   clock: Pick<SteadyClock, 'now' | 'take'>;

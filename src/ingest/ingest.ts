@@ -27,8 +27,8 @@ import type { Generation } from '../streams/submissions-in-hand.ts';
 import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import { costElement } from './event-cost.ts';
-import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
-import { askOutside } from './outside-judging.ts';
+import type { Answer, Caller, IngestParts, IngestRequest, WatchedEvent } from './ingest-parts.ts';
+import { askOutside, decidedByVerdict, watchedOf } from './outside-judging.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { BudgetsAsked } from './resolve-budgets.ts';
 import { type Decided, decideRuns, type Run, requestsOf, returnsOf, runsOf } from './resolve-quotas.ts';
@@ -88,6 +88,8 @@ class Submission implements QuotaWaiter, AppendCaller {
   #shadows: ShadowJudging | undefined;
   /** undefined: no budget concerns the events. */
   #budgets: BudgetsAsked | undefined;
+  /** What checks are asked about once it is recorded. */
+  #watched: readonly WatchedEvent[] = NOT_WATCHED;
   #answer: Answer | undefined;
 
   constructor(
@@ -300,9 +302,14 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   #decided(judged: readonly (Decided | null)[]): void {
     const { checks } = this.#parts;
+    const { verdict } = this.#request;
+    if (verdict !== undefined) {
+      this.#settled(decidedByVerdict(judged, verdict, this.#rules));
+      return;
+    }
     const judgements = this.#judgements;
     const asked =
-      this.#rules.asksOutside && askOutside({ judgements, judged, rules: this.#rules }, checks, this.#request);
+      this.#rules.outside.asks && askOutside({ judgements, judged, rules: this.#rules }, checks, this.#request);
     if (!asked) {
       this.#settled(judged);
       return;
@@ -348,6 +355,8 @@ class Submission implements QuotaWaiter, AppendCaller {
     this.#inHand?.refuseLate();
     this.#judged = judged;
     const arrivals = this.#arrivals ?? Arrivals.of(this.#parts.clock, judged, this.#readAt);
+    if (this.#rules.outside.watches && this.#request.verdict === undefined)
+      this.#watched = watchedOf({ judgements: this.#judgements, judged }, (i) => arrivals.fix(i));
     const encoded = this.#withAside(this.#body!.encode(this.#agent, judged, arrivals), judged);
     this.#answer = encoded.answer;
     if (this.#token !== undefined) {
@@ -396,6 +405,7 @@ class Submission implements QuotaWaiter, AppendCaller {
       this.#release();
       this.#count();
       this.#caller.accepted(this.#answer!);
+      if (this.#watched.length > 0) this.#parts.watchOutside(this.#request.account, this.#watched);
     } catch (error) {
       this.#caller.refused(error);
     }
@@ -475,6 +485,7 @@ class Submission implements QuotaWaiter, AppendCaller {
 
 const NO_GRANTS: readonly QuotaGrant[] = [];
 const NO_IDS: readonly string[] = [];
+const NOT_WATCHED: readonly WatchedEvent[] = [];
 
 function isOfSequences(judgement: Judgement | null): boolean {
   return judgement !== null && judgement.sequences !== null;

@@ -9,13 +9,13 @@ import type { Moment } from '../common/steady-clock.ts';
 import type { SentSpans, SpanCounts } from '../otlp/span-groups.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { Before } from '../policy/observed.ts';
-import type { OutsideAnswer } from '../policy/outside.ts';
+import type { OutsideAnswer, WatchVerdict } from '../policy/outside.ts';
 import type { SequencesCounted, ToCount } from '../policy/quotas/sequence-store.ts';
 import type { SpendAnswer, SpendRequest } from '../policy/quotas/spend-store.ts';
 import type { PreviewTrial } from '../policy/replay/preview.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
-import type { AskedOutside, MatchedPolicy, ShadowSums } from './ingest-parts.ts';
+import type { AskedOutside, MatchedPolicy, ShadowSums, WatchedEvent } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
 import type { QuotaGrant, QuotaRequest, QuotaReturn } from './rate-limit-batcher.ts';
 
@@ -46,6 +46,7 @@ export type SubmitMessage = Dated &
     requestId: string;
     idempotencyKey: string | undefined;
     purpose: string | undefined;
+    verdict: WatchVerdict | undefined;
   };
 /** Spans of traces, as they were sent. */
 export type SpansMessage = Dated &
@@ -85,6 +86,8 @@ export type Calls = {
   askShadows: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly (QuotaGrant | null)[] };
   /** The answers of checks outside. */
   askOutside: { args: { questions: readonly AskedOutside[] }; answer: readonly OutsideAnswer[] };
+  /** Not waited for. */
+  watchOutside: { args: { events: readonly WatchedEvent[] }; answer: undefined };
   append: { args: Dated & { agent: string; events: number; entry: SentEntry }; answer: undefined };
   begin: { args: OnceKey & { fingerprint: string }; answer: Begun };
   appendOnce: {

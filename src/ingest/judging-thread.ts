@@ -153,7 +153,7 @@ function answered({ call: number, value, error }: Extract<ToThread, { kind: 'ans
 
 /** Resolves with the answer, and what is to be counted of it. */
 async function submit(message: SubmitMessage): Promise<Submitted> {
-  const { id, shape, account, agent, body, requestId, idempotencyKey, purpose } = message;
+  const { id, shape, account, agent, body, requestId, idempotencyKey, purpose, verdict } = message;
   const sums = new Sums();
   const given = { agent, account, rules: await rulesFor(message), sums };
   const ingest = new Ingest(partsOf(id, given), codecs);
@@ -165,6 +165,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
     requestId,
     idempotencyKey,
     purpose,
+    verdict,
   };
   return new Promise((resolve, refused) => {
     const accepted = (answer: Answer) =>
@@ -292,6 +293,7 @@ function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): I
       release: (request) => call(id, 'release', request),
     },
     checks: { ask: (_account, questions) => call(id, 'askOutside', { questions }) },
+    watchOutside: (_account, events) => void call(id, 'watchOutside', { events }).catch(() => undefined),
     ...{ keys, eventBytesMax, clock: STEADY_CLOCK, backlog: { full: () => false } },
     ...spendParts(id),
     pause: () => {

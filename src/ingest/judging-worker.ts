@@ -1,13 +1,11 @@
 // Where a front has done what takes long: events that are over the allowance of the loop that answers
 // (policy/allowance.ts), large bodies, checking and trying policies. It is a thread of the front (judging-thread.ts),
 // so whatever one account makes it do, the loop continues and answers the others; accounts take turns in it.
-// Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and
-// appends are done here, on the thread's behalf.
+// Stands beside the path of a submission (ingest.ts): counters, idempotency and appends are done here, for the thread.
 // What is submitted, what governs (a policy that is to be in force, a decision on an approval) and what is tried have a
 // line each, so what an account's agents send never keeps its people from stopping them.
 // Invariant: an account has one work of each line in the thread and WAITING_MAX waiting, more is refused for that
 // account alone (503). A submission gets its outcome once; where its client leaves, what is not recorded is dropped.
-// The thread is made when it is first needed.
 // Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded:
 // 'unknown'` where an append had begun, and the next work makes another thread.
 
@@ -73,6 +71,7 @@ export type JudgingParts = Pick<
   | 'rateLimits'
   | 'sequences'
   | 'checks'
+  | 'watchOutside'
   | 'spends'
   | 'onUnknownBudgets'
   | 'keys'
@@ -168,7 +167,7 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** The caller gets the outcome in any case. */
   async submit({ request, agent, rules, inHand }: ToJudge, caller: Caller): Promise<void> {
-    const { account, shape, body, requestId, idempotencyKey, purpose } = request;
+    const { account, shape, body, requestId, idempotencyKey, purpose, verdict } = request;
     try {
       const submitted = await this.#run<Submitted>(
         'events',
@@ -184,6 +183,7 @@ export class JudgingWorker implements Part, PolicyWork {
             requestId,
             idempotencyKey,
             purpose,
+            verdict,
             body: bytes,
             lastMoment: STEADY_CLOCK.last,
           } as const;
@@ -389,6 +389,8 @@ export class JudgingWorker implements Part, PolicyWork {
         return sequences.settle(account, message.args.ids, message.args.atMs);
       case 'askOutside':
         return this.#parts.checks.ask(account, message.args.questions);
+      case 'watchOutside':
+        return this.#parts.watchOutside(account, message.args.events);
       case 'askSpends':
         return new Promise((spent, refused) => spends.ask(account, message.args.requests, { spent, refused }));
       case 'releaseSpends':
@@ -403,13 +405,10 @@ export class JudgingWorker implements Part, PolicyWork {
       case 'begin':
         return once.begin(message.args);
       case 'agents':
-        return work.spans!.resolve(message.args.refs);
       case 'owners':
-        return work.spans!.owners(message.args.notes);
       case 'claim':
-        return work.spans!.claim(message.args);
       case 'decided':
-        return work.spans!.decided(message.args.ids);
+        return performed(message, work.spans!);
       case 'appendOnce': {
         const { lastMoment, entry, ...append } = message.args;
         beginAppend(work, lastMoment);
@@ -473,6 +472,21 @@ function lost({ isAppending }: Work): ServiceError {
     recorded: 'unknown',
     retryAfterSeconds: 1,
   });
+}
+
+type SpanCall = Extract<CallMessage, { name: 'agents' | 'owners' | 'claim' | 'decided' }>;
+
+function performed(message: SpanCall, spans: SpanCalls): Promise<unknown> {
+  switch (message.name) {
+    case 'agents':
+      return spans.resolve(message.args.refs);
+    case 'owners':
+      return spans.owners(message.args.notes);
+    case 'claim':
+      return spans.claim(message.args);
+    default:
+      return spans.decided(message.args.ids);
+  }
 }
 
 function packedOf({ version, summaries, rows }: SentEntry): PackedEntry {

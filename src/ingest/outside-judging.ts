@@ -1,13 +1,21 @@
 // Asks checks outside about the events of a submission (ingest.ts, after the decision and before the shadows), and
 // decides them again with what was said. All checks of all its events at once, as far as each check has room; the reply
-// waits. Invariant: nothing is appended before the answers are there, so a front that is killed meanwhile has recorded
+// waits. Those that watch are asked after the reply (outside-watching.ts): what they are asked is plain data by then.
+// Invariant: nothing is appended before the answers are there, so a front that is killed meanwhile has recorded
 // nothing. An account without such a policy comes here never.
 import { mintId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
-import { type OutsideAnswer, type OutsideAsked, outsideOf, withOutside } from '../policy/outside.ts';
-import type { AskedOutside, IngestRequest, OutsideChecks } from './ingest-parts.ts';
+import {
+  type OutsideAnswer,
+  type OutsideAsked,
+  outsideOf,
+  type WatchVerdict,
+  withOutside,
+  withVerdict,
+} from '../policy/outside.ts';
+import type { AskedOutside, IngestRequest, OutsideChecks, WatchedEvent } from './ingest-parts.ts';
 import type { Decided } from './resolve-quotas.ts';
 
 type Judged = { judgements: readonly (Judgement | null)[]; judged: readonly (Decided | null)[]; rules: RuleSet };
@@ -33,6 +41,35 @@ export function askOutside(
       const decision = withOutside(one.decision, event, said, { entries: rules.entries, mintApprovalId });
       return { ...one, decision };
     });
+  });
+}
+
+/** What is asked after the reply, as plain data. `ids`: of the elements, by their places. */
+export function watchedOf(
+  { judgements, judged }: Pick<Judged, 'judgements' | 'judged'>,
+  idOf: (element: number) => string,
+): WatchedEvent[] {
+  return judged.flatMap((one, i) => {
+    const event = one === null ? undefined : outsideOf(judgements[i]!, one.decision, true);
+    if (event === undefined) return [];
+    const asked = questionsOf(event);
+    const { type, agent_id: agentId } = event.event;
+    return event.questions.map(({ check, fields, entries, texts, failure }) => ({
+      ...{ eventId: idOf(i), type, agentId, traceId: event.traceId, check, fields },
+      policyIds: entries.map(({ rule }) => rule.policy.id),
+      question: texts === undefined ? undefined : asked.shift()!,
+      failure,
+    }));
+  });
+}
+
+export function decidedByVerdict(
+  judged: readonly (Decided | null)[],
+  verdict: WatchVerdict,
+  { entries }: RuleSet,
+): (Decided | null)[] {
+  return judged.map((one) => {
+    return one && { ...one, decision: withVerdict(one.decision, verdict, { entries, mintApprovalId }) };
   });
 }
 

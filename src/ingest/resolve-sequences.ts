@@ -2,6 +2,7 @@
 // the events have without the sequences is known by then, so that a step of a blocked event is not kept.
 
 import type { Judgement } from '../policy/judgement.ts';
+import { isOpenOutside } from '../policy/outside.ts';
 import type { SequenceAnswers, SequenceEvent } from '../policy/sequences/sequence-answer.ts';
 import { laterMarks } from '../policy/sequences/sequence-memory.ts';
 import type { Arrivals } from './arrival.ts';
@@ -32,7 +33,7 @@ export function sequencesAsked(
     if (asks.length + part.marks.length === 0) continue;
     const waitMs = LATE_MS_MAX + (approval === undefined ? 0 : approval.timeoutSeconds * 1000);
     const later = laterMarks(part.marks, outcome);
-    const isOpen = judgement?.outside !== undefined;
+    const isOpen = isOpenOutside(judgement!);
     asked.events.push({ id: arrivals.fix(element), agent, outcome, asks, marks: part.marks, later, waitMs, isOpen });
     asked.elements.push(element);
   }

@@ -35,6 +35,7 @@ import {
   type Unevaluated,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
+import { outsideAsks } from './kinds/external-check.ts';
 import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { BudgetTerms } from './kinds/spend-budget.ts';
 import { lookAt, NOTHING, Places } from './look.ts';
@@ -114,12 +115,11 @@ export class RuleSet {
   readonly #filter: Filter | null;
   /** With those of single fields. */
   readonly #filters: readonly Filter[];
-
   /** Laying the patterns of its filters out would hold up the loop that answers. */
   readonly #isLarge: boolean;
   readonly #verdictsOnly: boolean;
-  /** Some policy asks a check outside. */
-  readonly asksOutside: boolean;
+  /** Whether some policy asks a check outside, and whether some asks after the reply. */
+  readonly outside: Readonly<{ asks: boolean; watches: boolean }>;
 
   // State of one judgement.
   /** Units that all rules have taken, and what they may take; over it TooLong is thrown. */
@@ -164,7 +164,7 @@ export class RuleSet {
     this.#filters = [...new Set(this.#entries.flatMap(({ filter }) => filter ?? []))];
     this.turns = options.previous === undefined ? new Turns() : options.previous.turns;
     this.#verdictsOnly = options.verdictsOnly ?? false;
-    this.asksOutside = this.#entries.some(({ rule }) => rule.terms.type === 'external_check');
+    this.outside = outsideAsks(rules);
     this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
   }
 

@@ -25,6 +25,7 @@ import { isDryRun } from './kinds/policy-kind.ts';
 /** A check that is asked once about an event, for these policies. */
 type OutsideQuestion = {
   check: string;
+  fields: readonly string[] | null;
   entries: IndexedRule[];
   /** undefined: nothing is sent, and `failure` is the answer. */
   texts: readonly string[] | undefined;
@@ -45,19 +46,30 @@ export type OutsideAnswer = (
   | { failure: CheckFailure }
 ) & { ms: number };
 
+/** What a check said after the reply about an event of these policies; plain data. */
+export type WatchVerdict = {
+  check: string;
+  fields: readonly string[] | null;
+  policyIds: readonly string[];
+  answer: OutsideAnswer;
+};
+
 const CHECKS_OF_EVENT_MAX = 3;
 /** They stand in the event's row: what more policies would ask is not listed. */
 const CHECKS_SHOWN_MAX = 20;
 /** Characters are one to three bytes; what is sent is measured again in bytes. */
 const TEXT_CHARACTERS_MAX = 64 * 1024;
 
-/** undefined: no check is to be asked about this event. */
+/** undefined: no check is to be asked about this event. `isWatch`: by those that are asked after the reply. */
 export function outsideOf(
   { outside, redacted, sequences }: Judgement,
-  { outcome }: Decision,
+  { outcome }: Pick<Decision, 'outcome'>,
+  isWatch = false,
 ): OutsideAsked | undefined {
   if (outside === undefined || outcome === 'blocked') return undefined;
-  const { event, entries } = outside;
+  const entries = outside.entries.filter((entry) => termsOf(entry).isWatch === isWatch);
+  if (entries.length === 0) return undefined;
+  const { event } = outside;
   const payloadText = redacted?.payloadText ?? event.payloadText;
   const payload = redacted === null ? event.payload : parseExact(payloadText);
   const questions = new Map<string, OutsideQuestion>();
@@ -72,7 +84,7 @@ export function outsideOf(
       const isOver = questions.size >= CHECKS_OF_EVENT_MAX;
       const failure = isOver ? 'overload' : typeof texts === 'string' ? texts : undefined;
       const sent = failure === undefined ? (texts as string[]) : undefined;
-      questions.set(key, { check, entries: [entry], texts: sent, failure });
+      questions.set(key, { check, fields: fields?.texts ?? null, entries: [entry], texts: sent, failure });
     }
   }
   if (questions.size === 0) return undefined;
@@ -83,13 +95,11 @@ export function outsideOf(
 /** The decision with what the checks said. `answers`: of the questions, in their order. */
 export function withOutside(
   decision: Decision,
-  { questions, event, isOfSecret }: OutsideAsked,
+  { questions, event, isOfSecret }: Pick<OutsideAsked, 'questions' | 'isOfSecret'> & { event: EventView | null },
   answers: readonly OutsideAnswer[],
   { entries, mintApprovalId }: { entries: readonly IndexedRule[]; mintApprovalId: () => string },
 ): Decision {
-  const before = decision.matches.map(({ policy_id: id, detail }): RuleMatch => {
-    return { entry: entries.find(({ rule }) => rule.policy.id === id)!, detail };
-  });
+  const before = matchesOf(decision, entries);
   const isSecret = before.some(isFilter) || isOfSecret;
   const found = questions.flatMap(({ entries: asking }, i) =>
     asking.flatMap((entry) => matchOf(entry, answers[i]!, { event, isSecret }) ?? []),
@@ -97,6 +107,29 @@ export function withOutside(
   const { redacted, limits } = decision;
   const checks = questions.slice(0, CHECKS_SHOWN_MAX).map((question, i) => askedCheck(question, answers[i]!));
   return decisionOf({ found: [...before, ...found].sort(byOrder), redacted, limits, checks }, mintApprovalId);
+}
+
+/** Whether a check may still block it. */
+export function isOpenOutside({ outside }: Judgement): boolean {
+  return outside?.entries.some((entry) => !termsOf(entry).isWatch) === true;
+}
+
+/** The decision on the event that says what a check said after the reply: its policies match it, and nothing more. */
+export function withVerdict(
+  decision: Decision,
+  { check, fields, policyIds, answer }: WatchVerdict,
+  of: { entries: readonly IndexedRule[]; mintApprovalId: () => string },
+): Decision {
+  const asking = of.entries.filter(({ step, rule }) => step === null && policyIds.includes(rule.policy.id));
+  const question = { check, fields, entries: asking, texts: undefined, failure: undefined };
+  const asked = { questions: [question], event: null, isOfSecret: false };
+  return withOutside(decision, asked, [answer], of);
+}
+
+function matchesOf({ matches }: Decision, entries: readonly IndexedRule[]): RuleMatch[] {
+  return matches.map(({ policy_id: id, detail }) => ({
+    ...{ entry: entries.find(({ rule, step }) => step === null && rule.policy.id === id)!, detail },
+  }));
 }
 
 function termsOf({ rule }: IndexedRule): ExternalCheckTerms {
@@ -126,20 +159,21 @@ function wordOf({ on }: ExternalCheckTerms, { holds, failure }: Said): OnCheckFa
 function matchOf(
   entry: IndexedRule,
   answer: OutsideAnswer,
-  { event, isSecret }: { event: EventView; isSecret: boolean },
+  { event, isSecret }: { event: EventView | null; isSecret: boolean },
 ): RuleMatch | undefined {
   const terms = termsOf(entry);
   const { holds, failure, ...verdict } = saidOf(terms, answer);
   const word = wordOf(terms, { holds, failure });
   if (word === 'skip') return undefined;
   const isPending = word === 'pending' && !isDryRun(entry.rule.policy.actions);
-  const held = conditionsHeld(entry.rule, event, { budget: new Budget(EXPLAIN_UNITS), isSecret });
+  const held = event === null ? [] : conditionsHeld(entry.rule, event, { budget: new Budget(EXPLAIN_UNITS), isSecret });
   const detail: ExternalCheckDetail = {
     ...{ check: terms.check, ...verdict, ms: answer.ms },
     ...(holds === true ? {} : { reason: failure }),
     ...(isPending ? { pending: true } : {}),
     ...(held.length === 0 ? {} : { conditions: held }),
   };
+  if (terms.isWatch) return { entry, detail, outcome: 'allowed' };
   return { entry, detail, ...(isPending ? { outcome: 'pending' } : {}) };
 }
 
@@ -164,9 +198,11 @@ function answerThen({ match, score, labels = [], reason, ms }: AskedCheck): Outs
   return { verdict: { match: match ?? null, score: score ?? null, labels }, ms };
 }
 
-function askedCheck({ check, entries }: OutsideQuestion, answer: OutsideAnswer): AskedCheck {
-  const { fields } = termsOf(entries[0]!);
-  const about = fields === null ? {} : { fields: [...fields.texts] };
+export function askedCheck(
+  { check, fields }: Pick<OutsideQuestion, 'check' | 'fields'>,
+  answer: OutsideAnswer,
+): AskedCheck {
+  const about = fields === null ? {} : { fields: [...fields] };
   if ('failure' in answer) return { check, ...about, reason: answer.failure, ms: answer.ms };
   const { match, score, labels } = answer.verdict;
   return {

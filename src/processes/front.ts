@@ -38,6 +38,7 @@ import { Ingest } from '../ingest/ingest.ts';
 import type { IngestParts, ShadowParts } from '../ingest/ingest-parts.ts';
 import { JsonCodec } from '../ingest/json-codec.ts';
 import { type JudgingParts, JudgingWorker } from '../ingest/judging-worker.ts';
+import { OutsideWatching } from '../ingest/outside-watching.ts';
 import { RateLimitBatcher } from '../ingest/rate-limit-batcher.ts';
 import { SequenceBatcher } from '../ingest/sequence-batcher.ts';
 import { ShadowCounters } from '../ingest/shadow-counters.ts';
@@ -162,13 +163,13 @@ export async function frontParts({
   const barrier = new ReadBarrier({ redis, keys });
   const quotas = makeQuotas({ redis, keys }, clickhouse, metrics);
   const callbacks = eventCallbacks(metrics, usage, quotas);
-  const checkCalls = makeCheckCalls(config, { log, metrics }, limitSignals);
-  const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
+  const { checkCalls, checks, watching } = makeChecks(config, { log, metrics }, { signals: limitSignals, cache });
   const spendStore = new SpendStore(redis, keys);
   const spends = new SpendBatcher(spendStore);
   const budgets = makeBudgets({ redis, keys }, { spends: spendStore, clickhouse, barrier });
   const onUnknownBudgets: IngestParts['onUnknownBudgets'] = (account, ids) => budgets.know(account, ids);
-  const asked = { rateLimits, spends, onUnknownBudgets, sequences, checks, shadow };
+  const { watchOutside } = watching;
+  const asked = { rateLimits, spends, onUnknownBudgets, sequences, checks, watchOutside, shadow };
   const parts = { ...asked, appender, once, keys, eventBytesMax, clock, ...callbacks };
   const judging = makeJudging(parts, { log, metrics });
   const fetching = {
@@ -184,7 +185,9 @@ export async function frontParts({
     ...{ config, buffers, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
-    ingest: new Ingest({ ...parts, inHand, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
+    ingest: watching.recordingBy(
+      new Ingest({ ...parts, inHand, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
+    ),
     spans,
     ...{ registry, checkCalls, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
@@ -206,6 +209,7 @@ export async function frontParts({
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'rate limits', start: () => undefined, stop: () => closed([rateLimits, shadowLimits]) },
+    { name: 'watching checks', start: () => undefined, stop: () => watching.stop() },
     { name: 'checks', start: () => undefined, stop: () => checkCalls.stop() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
@@ -338,6 +342,21 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
 }
 
 /** What series they have is bounded as that of accounts: where callers of every account can ask, none names a check. */
+function makeChecks(
+  config: Config,
+  { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>,
+  { signals, cache }: { signals: LimitSignals; cache: RegistryCache },
+) {
+  const checkCalls = makeCheckCalls(config, { log, metrics }, signals);
+  const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
+  const onDropped = () => metrics.inc('gatehouse_check_watch_dropped_total', {});
+  return {
+    checkCalls,
+    checks,
+    watching: new OutsideWatching({ checks, log: log.child({ part: 'checks' }), onDropped }),
+  };
+}
+
 function makeCheckCalls(
   config: Config,
   { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>,

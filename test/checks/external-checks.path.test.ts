@@ -274,6 +274,72 @@ t.test('a step that a check may block yet is no `unless` for its own batch', asy
   for (const id of [paid, asked]) await api.delete(`/v1/policies/${id}`);
 });
 
+t.test('a check that watches keeps no one waiting, and what it says is an event that its policy matches', async (t) => {
+  await check('slow', 'held', { timeout_ms: 5_000 });
+  const conditions = { type: 'prompt', check: 'slow', fields: ['payload.text'], mode: 'watch', ...SAID };
+  const id = await policy(conditions, { actions: ['block', 'alert'] });
+  const pays = await policy(
+    {
+      type: 'tool_call',
+      tool: 'pay',
+      after: [{ type: 'custom', 'payload.kind': 'check_verdict', 'payload.match': true }],
+      within: '1h',
+    },
+    { type: 'sequence' },
+  );
+  const pay = async (trace_id: string) => (await send({ tool: 'pay' }, { type: 'tool_call', trace_id })).policy_result;
+  await api.until(
+    () => pay('known'),
+    ({ matches }) => matches.length === 0,
+  );
+  const before = held.length;
+  const asked = await send({ text: 'x' }, { trace_id: 'watched' });
+  t.match(asked.policy_result, { outcome: 'allowed', matches: [], checks: undefined });
+  while (held.length === before) await pause(5);
+  t.match(await pay('watched'), { outcome: 'allowed' }, 'it has said nothing yet');
+  for (const answer of held.splice(0)) answer();
+  const verdicts = async () => (await api.get('/v1/events?trace_id=watched&type=custom')).json;
+  const { items } = await api.until(verdicts, ({ total }) => total > 0);
+  t.match(items, [
+    {
+      payload: {
+        kind: 'check_verdict',
+        event_id: asked.id,
+        event_type: 'prompt',
+        check: 'slow',
+        match: false,
+        policy_ids: [id],
+      },
+      policy_result: { outcome: 'allowed', matches: [], checks: [{ check: 'slow', match: false }] },
+    },
+  ]);
+  await api.patch(`/v1/checks/${(await api.get('/v1/checks?q=slow')).json.items[0].id}`, { url: `${judges.url}/own` });
+  const evil = await api.until(
+    async () => {
+      await send({ text: 'evil' }, { trace_id: 'watched' });
+      await pause(300);
+      return verdicts();
+    },
+    ({ items: all }) => all.some(({ payload }: { payload: { match?: boolean } }) => payload.match === true),
+  );
+  const [matched] = evil.items.filter(({ payload }: { payload: { match?: boolean } }) => payload.match === true);
+  t.match(matched.policy_result, {
+    outcome: 'allowed',
+    matches: [{ policy_id: id, detail: { score: 1, labels: ['evil'] } }],
+  });
+  t.match(await pay('watched'), { outcome: 'blocked', policy_id: pays }, 'and a sequence can have it as a step');
+  const large = { text: 'evil', filling: 'x'.repeat(600_000) };
+  const sent = await send(large, { trace_id: 'watched from its thread' });
+  const ofLarge = async () =>
+    (await api.get(`/v1/events?trace_id=${encodeURIComponent('watched from its thread')}`)).json;
+  const { items: two } = await api.until(ofLarge, ({ total }) => total === 2);
+  t.same(
+    two.map(({ payload }: { payload: { event_id?: string } }) => payload.event_id),
+    [sent.id, undefined],
+  );
+  for (const one of [id, pays]) await api.delete(`/v1/policies/${one}`);
+});
+
 t.test('people are told of a check that fails', async (t) => {
   await check('dead', 'failing');
   const id = await policy({ check: 'dead', ...SAID });

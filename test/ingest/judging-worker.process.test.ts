@@ -87,6 +87,7 @@ class Front {
     } as unknown as JudgingParts['log'];
     this.worker = new JudgingWorker({
       checks: { ask: async () => [] },
+      watchOutside: () => undefined,
       ...{
         rateLimits,
         sequences: freshSequences(),

@@ -7,7 +7,7 @@ import { decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { ALLOWED, type EventView } from '../../src/policy/judgement.ts';
 import { observed, withoutLimits } from '../../src/policy/observed.ts';
-import { type OutsideAnswer, outsideOf, withOutside } from '../../src/policy/outside.ts';
+import { isOpenOutside, type OutsideAnswer, outsideOf, withOutside, withVerdict } from '../../src/policy/outside.ts';
 import { event, policy } from './support.ts';
 
 const SAID = { on_timeout: 'match', on_error: 'match', on_overload: 'match' };
@@ -115,9 +115,41 @@ t.test('policies share a question, and a fourth question finds no room', async (
   );
 });
 
+t.test('what watches is asked apart, blocks nothing, and its verdict is matched by its policies', async (t) => {
+  const watching = asking({ mode: 'watch', check: 'slow' });
+  const rules = new RuleSet([watching]);
+  t.same(rules.outside, { asks: false, watches: true });
+  const judgement = judge(rules, PROMPT);
+  t.equal(outsideOf(judgement, { outcome: 'allowed' }), undefined, 'the reply does not wait');
+  t.notOk(isOpenOutside(judgement));
+  t.match(outsideOf(judgement, { outcome: 'allowed' }, true)!.questions, [
+    { check: 'slow', texts: ['hello', 'a', 'c'] },
+  ]);
+  t.equal(outsideOf(judgement, { outcome: 'blocked' }, true), undefined);
+  const verdictEvent = event('custom', { kind: 'check_verdict' });
+  const decided = (answer: OutsideAnswer, policyIds = [watching.id]) =>
+    withVerdict(
+      decide(judge(rules, verdictEvent), [], mintApprovalId),
+      { check: 'slow', fields: null, policyIds, answer },
+      { entries: rules.entries, mintApprovalId },
+    );
+  t.match(decided(verdict(true, 0.9)), {
+    ...{ outcome: 'allowed', policyId: null, checks: [{ check: 'slow', match: true }] },
+    matches: [{ policy_id: watching.id, detail: { check: 'slow', score: 0.9, ms: 7, reason: undefined } }],
+  });
+  t.match(decided(verdict(false)), { matches: [], checks: [{ check: 'slow', match: false }] });
+  t.match(decided({ failure: 'timeout', ms: 3 }), { outcome: 'allowed', matches: [{ detail: { reason: 'timeout' } }] });
+  t.match(decided(verdict(true), ['pol_gone']), { matches: [], checks: [{ match: true }] });
+  const both = judge(new RuleSet([watching, asking({ check: 'fast' })]), PROMPT);
+  t.ok(isOpenOutside(both));
+  t.match(outsideOf(both, { outcome: 'allowed' })!.questions, [{ check: 'fast' }]);
+  t.throws(() => compileRule(asking({ mode: 'watch', on_error: 'pending' })), /on_error|conditions/);
+  t.throws(() => compileRule(asking({ mode: 'later' })));
+});
+
 t.test('without such a policy nothing is different, and a set knows whether it has one', async (t) => {
-  t.notOk(new RuleSet([policy('block_action', { type: 'error' })]).asksOutside);
-  t.ok(new RuleSet([asking({})]).asksOutside);
+  t.notOk(new RuleSet([policy('block_action', { type: 'error' })]).outside.asks);
+  t.ok(new RuleSet([asking({})]).outside.asks);
   const { outside, decision } = asked([asking({ type: 'error' })], PROMPT);
   t.equal(outside, undefined);
   t.equal(decision, ALLOWED);

@@ -6,7 +6,7 @@ import { ON_CHECK_FAILURE, type OnCheckFailure } from '../../../schemas/closed-s
 import { isNumber } from '../../common/exact-number.ts';
 import { type Path, parsePath } from '../conditions/path.ts';
 import { below, type Mistakes } from '../policy-error.ts';
-import type { PolicyKind } from './policy-kind.ts';
+import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
 
 /** `labels`: of which the check says one. Both must hold where both are there. */
 type CheckWhen = { score: readonly [ScoreOperator, number][]; labels: ReadonlySet<string> | null };
@@ -20,6 +20,8 @@ export type ExternalCheckTerms = {
   /** How long an event waits for a person where the check said nothing. */
   timeoutSeconds: number;
   onTimeout: 'deny';
+  /** It is asked after the reply, and stops nothing. */
+  isWatch: boolean;
 };
 
 const SCORE_OPERATORS = ['gt', 'gte', 'lt', 'lte'] as const;
@@ -30,7 +32,7 @@ const LABELS_MAX = 50;
 const PENDING_SECONDS = 3_600;
 
 export const externalCheck: PolicyKind<ExternalCheckTerms> = {
-  reserved: ['check', 'fields', 'when', ...ON],
+  reserved: ['check', 'fields', 'when', 'mode', ...ON],
   compile(conditions, at, { mistakes }) {
     const known = mistakes.details.length;
     const { check } = conditions;
@@ -38,16 +40,23 @@ export const externalCheck: PolicyKind<ExternalCheckTerms> = {
       mistakes.add(below(at, 'check'), check === undefined ? 'is required: the name of a check' : 'must name a check');
     for (const key of ON) readWord(conditions[key], below(at, key), mistakes);
     const fields = readFields(conditions['fields'], below(at, 'fields'), mistakes);
+    const isWatch = readMode(conditions, at, mistakes);
     const when = readWhen(conditions['when'], below(at, 'when'), mistakes);
     if (mistakes.details.length > known) return undefined;
     const [timeout, error, overload] = ON.map((key) => conditions[key] as OnCheckFailure);
     return {
-      ...{ type: 'external_check', check: check as string, fields, when },
+      ...{ type: 'external_check', check: check as string, fields, when, isWatch },
       on: { timeout: timeout!, error: error!, overload: overload! },
       ...{ timeoutSeconds: PENDING_SECONDS, onTimeout: 'deny' },
     };
   },
 };
+
+export function outsideAsks(rules: readonly { terms: { type: string; isWatch?: boolean } }[]) {
+  const isAsking = (isWatch: boolean) =>
+    rules.some(({ terms }) => terms.type === 'external_check' && terms.isWatch === isWatch);
+  return { asks: isAsking(false), watches: isAsking(true) };
+}
 
 /** null: the verdict has no score, and the policy asks for one. */
 export function whenHolds(when: CheckWhen, score: number | null, labels: readonly string[]): boolean | null {
@@ -66,6 +75,17 @@ function readWord(value: unknown, at: string, mistakes: Mistakes): void {
   if (ON_CHECK_FAILURE.includes(value as OnCheckFailure)) return;
   const words = ON_CHECK_FAILURE.join(', ');
   mistakes.add(at, value === undefined ? `is required: one of ${words}` : `must be one of ${words}`);
+}
+
+/** Nothing waits for a person that has gone its way. */
+function readMode(conditions: PolicyConditions, at: string, mistakes: Mistakes): boolean {
+  const { mode } = conditions;
+  if (mode === undefined) return false;
+  if (mode !== 'watch') mistakes.add(below(at, 'mode'), 'must be `watch`, or left out');
+  for (const key of ON)
+    if (conditions[key] === 'pending')
+      mistakes.add(below(at, key), 'must not be `pending` beside `mode`: nothing waits');
+  return true;
 }
 
 function readFields(value: unknown, at: string, mistakes: Mistakes): ExternalCheckTerms['fields'] {
