@@ -5,7 +5,8 @@
 // What is submitted, what governs (a policy that is to be in force, a decision on an approval) and what is tried have a
 // line each, so what an account's agents send never keeps its people from stopping them.
 // Invariant: an account has one work of each line in the thread and WAITING_MAX waiting, more is refused for that
-// account alone (503). A submission gets its outcome once; where its client leaves, what is not recorded is dropped.
+// account alone (503); what waits for checks outside has left its line, as far as there is room (ACCOUNT_AWAY_MAX). A
+// submission gets its outcome once; where its client leaves, what is not recorded is dropped.
 // Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded:
 // 'unknown'` where an append had begun, and the next work makes another thread.
 
@@ -51,6 +52,9 @@ import {
 /** Accounts with a work of a line in the thread; it goes from one to the other between events. */
 const ACCOUNTS_AT_ONCE = 4;
 const WAITING_MAX = 64;
+/** Works that wait for checks, and keep no other waiting: up to a whole batch of memory each. */
+const ACCOUNT_AWAY_MAX = 8;
+const AWAY_MAX = 32;
 /** In line. A caller waits no longer for an answer than a multiple of it. */
 const WAIT_MS_MAX = 10_000;
 /** A work says something between its events, and the worst event takes a tenth of a second. */
@@ -114,6 +118,10 @@ type Work = {
   kind: 'events' | 'spans' | 'policy';
   account: string;
   isAppending: boolean;
+  /** Its place in the line is another's. */
+  isAway: boolean;
+  /** Gives its place up. */
+  leave: () => void;
   /** The calls of spans; other work has none. */
   spans: SpanCalls | undefined;
   /** As what it was submitted; other work is not. */
@@ -258,7 +266,11 @@ export class JudgingWorker implements Part, PolicyWork {
   ): Promise<T> {
     try {
       const value = await this.#inTurn(account, given, (begun) =>
-        this.#send<T>({ kind, account, spans: given.spans, inHand: given.inHand }, message, begun),
+        this.#send<T>(
+          { kind, account, spans: given.spans, inHand: given.inHand, leave: begun.leave },
+          message,
+          begun.as,
+        ),
       );
       this.#parts.onWork(kind, 'done');
       return value;
@@ -273,7 +285,7 @@ export class JudgingWorker implements Part, PolicyWork {
   #inTurn<T>(
     account: string,
     { lineOf = 'submissions', bytes = 0, caller }: WorkOptions,
-    work: (begun: (id: number) => void) => Promise<T>,
+    work: (begun: { as: (id: number) => void; leave: () => void }) => Promise<T>,
   ): Promise<T> {
     if (caller?.isGone === true) return Promise.reject(callerLeft());
     const waiting = new AbortController();
@@ -289,10 +301,14 @@ export class JudgingWorker implements Part, PolicyWork {
       const turn = this.#lines[lineOf].run(account, waiting.signal, async () => {
         clearTimeout(late);
         const begunMs = performance.now();
-        const done = work((id) => {
+        const as = (id: number) => {
           begunId = id;
+        };
+        await new Promise<void>((leave, failed) => {
+          const done = work({ as, leave });
+          done.then(resolve, reject);
+          done.then(() => leave(), failed);
         });
-        resolve(await done);
         const restMs = begunMs + bytes / BYTES_A_MS - performance.now();
         if (restMs > 1) await sleep(restMs);
       });
@@ -304,7 +320,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   #send<T>(
-    of: Pick<Work, 'kind' | 'account' | 'spans' | 'inHand'>,
+    of: Pick<Work, 'kind' | 'account' | 'spans' | 'inHand' | 'leave'>,
     make: (id: number) => ToThread,
     begun: (id: number) => void,
   ): Promise<T> {
@@ -318,7 +334,7 @@ export class JudgingWorker implements Part, PolicyWork {
     }
     return new Promise<T>((resolve, reject) => {
       this.#works.set(id, {
-        ...{ ...of, isAppending: false },
+        ...{ ...of, isAppending: false, isAway: false },
         done: resolve as (value: unknown) => void,
         failed: reject,
       });
@@ -388,6 +404,7 @@ export class JudgingWorker implements Part, PolicyWork {
       case 'settleSequences':
         return sequences.settle(account, message.args.ids, message.args.atMs);
       case 'askOutside':
+        this.#letOthers(work);
         return this.#parts.checks.ask(account, message.args.questions);
       case 'watchOutside':
         return this.#parts.watchOutside(account, message.args.events);
@@ -417,6 +434,15 @@ export class JudgingWorker implements Part, PolicyWork {
       default:
         return once.release(message.args);
     }
+  }
+
+  /** A check may take seconds, in which the thread has nothing to do for this work. */
+  #letOthers(work: Work): void {
+    const away = [...this.#works.values()].filter(({ isAway }) => isAway);
+    if (away.length >= AWAY_MAX) return;
+    if (away.filter(({ account }) => account === work.account).length >= ACCOUNT_AWAY_MAX) return;
+    work.isAway = true;
+    work.leave();
   }
 
   /** The account's policies and prices, where the thread does not have them. */

@@ -48,7 +48,11 @@ class Front {
   readonly shadows: [string, number][] = [];
   rules: RuleSet;
 
-  constructor(t: Test, rules: RuleSet, options: { heapMb?: number; allowances?: Pick<Allowances, 'begin'> } = {}) {
+  constructor(
+    t: Test,
+    rules: RuleSet,
+    options: { heapMb?: number; allowances?: Pick<Allowances, 'begin'>; checks?: JudgingParts['checks'] } = {},
+  ) {
     this.rules = rules;
     const counted = new Map<string, number>();
     const counters: Counting = {
@@ -86,7 +90,7 @@ class Front {
       error: (_about: unknown, what: string) => void this.logged.push(what),
     } as unknown as JudgingParts['log'];
     this.worker = new JudgingWorker({
-      checks: { ask: async () => [] },
+      checks: options.checks ?? { ask: async () => [] },
       watchOutside: () => undefined,
       ...{
         rateLimits,
@@ -420,4 +424,37 @@ t.test('policies are checked and tried there', async (t) => {
   const broken = policiesOf([{ ...ORDERS[0]!, conditions: { tool: {} } }]);
   await t.rejects(worker.evaluate(account, { policies: broken, event, isAgentOff: false }));
   t.same(works, ['policy done', 'policy done', 'policy done', 'policy refused']);
+});
+
+t.test('what waits for a check keeps no place in the thread, as far as there is room', async (t) => {
+  const said = { on_timeout: 'match', on_error: 'match', on_overload: 'match' };
+  const asking = rulesOf([{ type: 'external_check', conditions: { check: 'slow', ...said }, actions: ['block'] }]);
+  const answers: (() => void)[] = [];
+  const checks: JudgingParts['checks'] = {
+    ask: (_account, questions) =>
+      new Promise((resolve) => {
+        const verdict = { match: false, score: null, labels: [] };
+        answers.push(() => resolve(questions.map(() => ({ verdict, ms: 1 }))));
+      }),
+  };
+  const front = new Front(t, asking, { checks });
+  const large = [{ type: 'custom', payload: { text: 'a text', list: Array.from({ length: 50_000 }, (_, i) => i) } }];
+  const asked = async (count: number) => {
+    while (answers.length < count) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  const sent = Array.from({ length: 24 }, (_, i) => front.send(large, { account: `acc ${i % 3}` }));
+  await asked(24);
+  t.equal(answers.length, 24, 'eight of each account, though a line has one place for an account');
+  const others = front.send(large, { account: 'acc 9' });
+  await asked(25);
+  const more = [front.send(large, { account: 'acc 0' }), front.send(large, { account: 'acc 0' })];
+  await asked(26);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  t.equal(answers.length, 26, 'the ninth keeps its place, and the tenth waits for it');
+  for (let i = 0; i < 27; i++) {
+    await asked(i + 1);
+    answers[i]!();
+  }
+  for (const results of await Promise.all([...sent, others, ...more]))
+    t.match(results, [{ policy_result: { outcome: 'allowed', checks: [{ check: 'slow', match: false }] } }]);
 });
