@@ -28,7 +28,7 @@ export const ApiKeyCreate = Type.Object(
     permissions: Type.Optional(
       about(
         Type.Unsafe<Permission[] | null>({ type: ['array', 'null'], ...Permissions }),
-        'What of its scope the key may use: `submit` (events), `read` (every GET), `decide` (approvals), `configure` (agents, policies, alerts, views, connections, checks). The scope `read` has `read` alone, `write` all four; not with the scope `admin`, which has all. null or left out: all that the scope has.',
+        'What of its scope the key may use: `submit` (events), `read` (every GET), `decide` (approvals), `configure` (agents, policies, alerts, views, connections, checks, outgoing feeds). The scope `read` has `read` alone, `write` all four; not with the scope `admin`, which has all. null or left out: all that the scope has.',
         null,
       ),
     ),

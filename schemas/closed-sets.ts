@@ -182,6 +182,9 @@ export const AUDIT_ACTIONS = [
   'check.created',
   'check.updated',
   'check.deleted',
+  'outgoing_feed.created',
+  'outgoing_feed.updated',
+  'outgoing_feed.deleted',
   'prices.updated',
   'account.updated',
   'account.deleted',
@@ -204,6 +207,7 @@ export const RESOURCE_TYPES = [
   'hold',
   'connection',
   'check',
+  'outgoing_feed',
   'prices',
   'account',
 ] as const;
@@ -233,6 +237,24 @@ export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;
 /** What the feed has, in the order in which a cursor counts them. */
 export const FEED_TOPICS = ['audit_log', 'events', 'anomalies', 'approvals', 'deliveries'] as const;
 export type FeedTopic = (typeof FEED_TOPICS)[number];
+
+/** In which form rows of an outgoing feed are sent. */
+export const FEED_FORMATS = ['json'] as const;
+/** How the rows of a batch are put together. */
+export const BATCH_BODIES = ['array', 'lines'] as const;
+
+/** Why a receiver has not taken a batch of an outgoing feed. */
+export const OUTGOING_ERRORS = [
+  'timeout',
+  'refused',
+  'reset',
+  'private_address',
+  'tls',
+  'dns',
+  'status',
+  'ahead',
+] as const;
+export type OutgoingError = (typeof OUTGOING_ERRORS)[number];
 
 export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];

@@ -4,6 +4,9 @@ import { FEED_TOPICS } from './closed-sets.ts';
 import { FreeObject } from './common.ts';
 import { about, exampleId } from './described.ts';
 
+/** What was handed out so far. `chains`: the last entry of the registry's chain, and of each partition's. */
+export type FeedPlace = { approvals: number; deliveries: number; chains: readonly number[] };
+
 export const FeedItem = Type.Object({
   topic: about(Type.Enum([...FEED_TOPICS, 'gap']), 'What it is.', 'audit_log'),
   data: about(

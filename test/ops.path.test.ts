@@ -205,6 +205,7 @@ const ON: Record<string, [fires: Series, rests: Series]> = {
   GatehouseDeadEntries: both('gatehouse_dead_entries', constant(2), constant(0)),
   GatehouseErasureLate: both('gatehouse_erasure_late_seconds', constant(30), constant(0)),
   GatehouseDeliveriesLate: both('gatehouse_deliveries_late_seconds', constant(301), constant(20)),
+  GatehouseOutgoingFeedFails: both('gatehouse_outgoing_feeds_failing_seconds', constant(901), constant(20)),
   GatehouseDeliveriesFail: both('gatehouse_deliveries_total{result="failed"}', '0x10 1x20', constant(4)),
   GatehouseMailsRemoved: both('gatehouse_outbox_removed_total', '0x10 1x20', constant(4)),
   GatehouseApprovalsOverflow: both('gatehouse_approvals_total{result="overflowed"}', '0x10 1x20', constant(4)),

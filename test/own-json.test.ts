@@ -30,7 +30,7 @@ const OWN: Record<string, readonly string[]> = {
     ].map((name) => `src/registry/${name}.ts`),
     ...['src/registry/restore-deliveries.ts', 'src/registry/sessions.ts', 'src/registry/views.ts'],
     ...['src/registry/account-retention.ts', 'src/registry/holds.ts', 'src/registry/connections.ts'],
-    ...['src/registry/external-checks.ts'],
+    ...['src/registry/external-checks.ts', 'src/registry/outgoing-feeds.ts'],
     'src/registry/account-quota.ts',
     'src/registry/price-tables.ts',
     'src/policy/quotas/spend-store.ts',
@@ -67,19 +67,13 @@ const OWN: Record<string, readonly string[]> = {
     ),
   ],
   'cursors, envelopes of answers, records without a payload; payloads stand beside them as text': [
-    ...[
-      'answers/cursor',
-      'exchange',
-      'answers/live',
-      'answers/feed',
-      'openapi/schemas',
-      'openapi/document',
-      'answers/reply',
-    ].map((name) => `src/http/${name}.ts`),
+    ...['answers/cursor', 'exchange', 'answers/live', 'openapi/schemas', 'openapi/document', 'answers/reply'].map(
+      (name) => `src/http/${name}.ts`,
+    ),
     ...['anomalies', 'approval-routes', 'delivery-routes', 'events', 'feed-routes', 'stream', 'traces'].map(
       (name) => `src/http/handlers/${name}.ts`,
     ),
-    'src/ingest/kept-verdicts.ts',
+    ...['src/audit/feed.ts', 'src/ingest/kept-verdicts.ts'],
   ],
   'what a person reads: lines of commands, quoted names, settings': [
     ...['account', 'audit', 'cluster', 'dead-letter', 'hold', 'policy', 'price', 'store'].map(

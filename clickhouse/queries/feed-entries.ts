@@ -1,5 +1,5 @@
 // What lies behind a place in the audit chains, in the order in which it was committed (read by the feed,
-// src/http/answers/feed.ts). The chains are that order: an entry gets its number after its row was stored, numbers have
+// src/audit/feed.ts). The chains are that order: an entry gets its number after its row was stored, numbers have
 // no holes, and a block comes to `audit_chain` behind all blocks before it. A row is then found by the id that its
 // entry has; what was erased, or is past the retention, is not there any more.
 // Invariant: nothing here looks at times to say what is new.

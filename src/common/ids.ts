@@ -22,6 +22,7 @@ export const ID_PREFIXES = {
   hold: 'hld_',
   connection: 'con_',
   check: 'chk_',
+  outgoing_feed: 'ofd_',
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

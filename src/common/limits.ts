@@ -187,6 +187,17 @@ export const VIEWS_MAX = 100;
 export const CONNECTIONS_MAX = 100;
 /** Checks: an organisation has a few judges. They are in the cache of each front, with their secrets. */
 export const CHECKS_MAX = 100;
+/** Outgoing feeds: each reads again what the others read. */
+export const OUTGOING_FEEDS_MAX = 20;
+/** So often an outgoing feed that has nothing to send is looked at: what it sends comes every CHAIN_FLUSH_MS. */
+export const OUTGOING_EVERY_MS = 2_000;
+/** Entries of the chains, and bytes, of a batch: 1 MB is what receivers and proxies take by default. */
+export const OUTGOING_BATCH_ROWS_MAX = 500;
+export const OUTGOING_BATCH_BYTES_MAX = 900_000;
+/** From the first failure to the longest pause between two tries of a receiver that is away. */
+export const OUTGOING_RETRY_MS = { minMs: 1_000, maxMs: 300_000 } as const;
+/** So often the place of an outgoing feed is put into the registry, for a Redis that loses it. */
+export const OUTGOING_NOTED_MS = 600_000;
 /** What a product sends of a conversation, by its description, and room for another way of counting. */
 export const INFERENCE_BYTES_MAX = 10 * MiB;
 /**

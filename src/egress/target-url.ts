@@ -64,6 +64,22 @@ export function targetUrl(text: string, allowedHosts: ReadonlySet<string>): Targ
   return { url, host, port, isAllowed };
 }
 
+/** What is wrong with an address that is kept and shown without its query; undefined: nothing. */
+export function urlProblem(text: string, allowedHosts: ReadonlySet<string>): string | undefined {
+  const target = targetUrl(text, allowedHosts);
+  if (typeof target === 'string') return target;
+  if (target.url.hash !== '') return 'must have no fragment';
+  return text.endsWith(HIDDEN_QUERY) ? 'must say what stands behind the `?`, which is not shown' : undefined;
+}
+
+const HIDDEN_QUERY = '?…';
+
+/** What stands there may be a secret, as in addresses of functions (`?code=…`). */
+export function withoutQuery(url: string): string {
+  const at = url.indexOf('?');
+  return at < 0 ? url : url.slice(0, at) + HIDDEN_QUERY;
+}
+
 function bare(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }

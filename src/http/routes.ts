@@ -18,6 +18,7 @@ import { eventRoutes } from './handlers/events.ts';
 import { feedRoutes } from './handlers/feed-routes.ts';
 import { holdRoutes } from './handlers/hold-routes.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
+import { outgoingFeedRoutes } from './handlers/outgoing-feed-routes.ts';
 import { overviewRoutes } from './handlers/overview.ts';
 import { policyRevisionRoutes } from './handlers/policy-revision-routes.ts';
 import { policyRoutes } from './handlers/policy-routes.ts';
@@ -64,6 +65,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...holdRoutes,
     ...connectionRoutes,
     ...checkRoutes,
+    ...outgoingFeedRoutes,
     ...priceRoutes,
     ...budgetRoutes,
     ...accountRoutes,

@@ -135,6 +135,9 @@ export const METRICS = {
   gatehouse_anomalies_total: { kind: 'counter', of: 'pipelines', labels: ['kind'], known: { kind: ANOMALY_KINDS }, help: 'Flagged anomalies' },
   gatehouse_agents_down_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Silences of agents that were notified' },
   gatehouse_pipelines_stuck: { kind: 'gauge', of: 'pipelines', labels: [], help: '1 while a pipelines process makes no progress with something it holds; its log says with what' },
+  gatehouse_outgoing_feed_batches_total: { kind: 'counter', of: 'pipelines', labels: ['result'], known: { result: ['taken', 'failed'] }, help: 'Batches of outgoing feeds that were sent, by whether the receiver took them' },
+  gatehouse_outgoing_feed_rows_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Rows in the batches that receivers took' },
+  gatehouse_outgoing_feeds_failing_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'For how long the receiver of an outgoing feed has taken nothing, of the one that fails longest; 0: none fails. Every process shows all' },
   gatehouse_signals_total: { kind: 'counter', of: 'pipelines', labels: ['trigger'], known: { trigger: TRIGGERS }, help: 'Signals that reached the alerts' },
   gatehouse_deliveries_total: {
     kind: 'counter',

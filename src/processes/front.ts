@@ -14,6 +14,7 @@ import { decidedEvents } from '../../clickhouse/queries/decided-events.ts';
 import { storedEvents } from '../../clickhouse/queries/get-event.ts';
 import { getPolicyRevision } from '../../clickhouse/queries/policy-revisions.ts';
 import { Checkpoints } from '../audit/checkpoints.ts';
+import { Feed } from '../audit/feed.ts';
 import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
 import { AccountChecks } from '../checks/account-checks.ts';
@@ -27,7 +28,6 @@ import { GuardedHttps } from '../egress/guarded-https.ts';
 import { mailTransportOf } from '../egress/mail-transport.ts';
 import { allowedHostsOf } from '../egress/target-url.ts';
 import { bodySlots } from '../http/answers/body-slots.ts';
-import { Feed } from '../http/answers/feed.ts';
 import { Live } from '../http/answers/live.ts';
 import type { Parts } from '../http/route.ts';
 import { makeRoutes } from '../http/routes.ts';
@@ -75,6 +75,7 @@ import { Deliveries } from '../registry/deliveries.ts';
 import { ExternalChecks } from '../registry/external-checks.ts';
 import { Holds } from '../registry/holds.ts';
 import { NewAgents } from '../registry/new-agents.ts';
+import { OutgoingFeeds } from '../registry/outgoing-feeds.ts';
 import { Policies } from '../registry/policies.ts';
 import { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import { PolicyEvaluations } from '../registry/policy-evaluation.ts';
@@ -460,6 +461,7 @@ function makeRegistry(
     holds: new Holds(store),
     connections: new Connections(store),
     checks: new ExternalChecks({ ...store, allowedHosts: rules.allowedHosts }),
+    outgoingFeeds: new OutgoingFeeds({ ...store, allowedHosts: rules.allowedHosts }),
     conversations: new Conversations(store),
     prices: new PriceTables(store),
     approvals: new Approvals({ ...store, fetchEvent, work }),

@@ -10,12 +10,18 @@ import { makeChannels } from '../../pipelines/alert/channels/channels.ts';
 import { removeMails } from '../../pipelines/alert/channels/mail-folder.ts';
 import { DeliveryWorker } from '../../pipelines/alert/worker.ts';
 import { ApprovalExpiry } from '../../pipelines/approval/expiry.ts';
+import { BatchSender } from '../../pipelines/outgoing/batch-sender.ts';
+import { failingFeeds } from '../../pipelines/outgoing/failing-feeds.ts';
+import { OutgoingFeedWorker } from '../../pipelines/outgoing/outgoing-feed-worker.ts';
 import { Pipelines } from '../../pipelines/pipelines.ts';
 import { MemoryWorker } from '../../pipelines/sequences/memory-worker.ts';
 import { ShadowExpiry } from '../../pipelines/shadow/shadow-expiry.ts';
 import { Watcher } from '../../pipelines/watch/watcher.ts';
 import { readVerification } from '../audit/daily-verification.ts';
+import { Feed } from '../audit/feed.ts';
+import { GuardedHttps } from '../egress/guarded-https.ts';
 import { outboxFolderOf, outboxWarning } from '../egress/mail-transport.ts';
+import { allowedHostsOf } from '../egress/target-url.ts';
 import { BEHIND_SAID_MS } from '../embedded/ipc.ts';
 import { DependencyGauges } from '../metrics/dependency-gauges.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -24,10 +30,13 @@ import { type Part, periodicPart } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
+import { keptNow } from '../registry/account-retention.ts';
+import { Agents } from '../registry/agents.ts';
 import { REGISTRY_MISSING } from '../registry/presence.ts';
 import { probeClickHouse } from '../stores/readiness.ts';
 import { OTHER_INSTALLATION } from '../stores/redis-watch.ts';
 import { DeadLetters } from '../streams/dead-letters.ts';
+import { ReadBarrier } from '../streams/read-barrier.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -78,6 +87,7 @@ export async function pipelinesParts({
     ...{ redis, clickhouse, keys: makeKeys(config), metrics, mayWork },
     log: log.child({ part: 'sequences' }),
   });
+  const outgoing = outgoingParts({ config, log, metrics }, redis, mayWork);
   const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
   const expiry = new ApprovalExpiry({
     ...{ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) },
@@ -99,7 +109,30 @@ export async function pipelinesParts({
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
     memories,
+    ...outgoing,
     { name: 'shadow expiry', start: () => shadows.start(), stop: () => shadows.stop() },
+  ];
+}
+
+type Around = Pick<WorkerContext, 'config' | 'log' | 'metrics'>;
+
+/** Outgoing feeds read as callers do, within what is kept of each account. */
+function outgoingParts({ config, log, metrics }: Around, redis: Commands, mayWork: () => boolean): Part[] {
+  const keys = makeKeys(config);
+  const clickhouse = makeClickHouse(config, { keptOf: keptNow({ redis, keys }, config) });
+  const agents = new Agents({ redis, keys });
+  const erasing = (account: string) => agents.erasing(account);
+  const https = new GuardedHttps({ allowedHosts: allowedHostsOf(config.egressAllowedHosts) });
+  const worker = new OutgoingFeedWorker({
+    ...{ redis, keys, metrics, mayWork, processName: config.processName },
+    feed: new Feed({ clickhouse, keys, barrier: new ReadBarrier({ redis, keys }), erasing }),
+    sender: new BatchSender(https),
+    log: log.child({ part: 'outgoing feeds' }),
+  });
+  return [
+    { name: 'reader of outgoing feeds', start: () => undefined, stop: () => clickhouse.close() },
+    worker,
+    periodicPart('failing outgoing feeds', CARE_LOOK_MS, () => failingFeeds({ redis, keys }, metrics)),
   ];
 }
 

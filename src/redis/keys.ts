@@ -181,6 +181,16 @@ export class Keys {
   /** Hash check id -> JSON CheckRecord. */
   checks = (account: string) => this.#a(account, 'checks');
   checkNames = (account: string) => this.#a(account, 'check-names');
+  /** Hash outgoing feed id -> JSON OutgoingFeedRecord. */
+  outgoingFeeds = (account: string) => this.#a(account, 'outgoing-feeds');
+  outgoingFeedNames = (account: string) => this.#a(account, 'outgoing-feed-names');
+  /** Hash outgoing feed id -> JSON OutgoingFeedState: how far it is. Lost, it goes on from its record's place. */
+  outgoingFeedStates = (account: string) => this.#a(account, 'outgoing-feed-states');
+  /** Sorted set `<account>/<outgoing feed id>` by epoch ms: the active ones, by when they are looked at next. */
+  outgoingFeedTurns = (shard: number) => this.#r(shard, 'outgoing-feed-turns');
+  /** String `<owner>:<fence>`, PEXPIRE: who sends it; and an integer that rises with every change of owner. */
+  outgoingFeedLease = (account: string, id: string) => this.#a(account, `outgoing-feed:${id}:lease`);
+  outgoingFeedFence = (account: string, id: string) => this.#a(account, `outgoing-feed:${id}:fence`);
   /** Sorted set of how the names of the account's conversations end, by epoch ms of their last turn, PEXPIRE 1 day. */
   conversations = (account: string) => this.#a(account, 'conversations');
   /** Sorted set message hash -> epoch ms, PEXPIRE 1 day: messages that were let through. */

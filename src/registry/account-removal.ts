@@ -1,7 +1,7 @@
 // Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
 // In this order: its keys, so that no caller is admitted any more; its agents, each with its events, approvals and
-// deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts, views, connections and
-// checks of the account; its name; at last its record, and its prices.
+// deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts, views, connections,
+// checks and outgoing feeds of the account; its name; at last its record, and its prices.
 // Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted
 // agent. An id is never used again: the name is given back before the record goes, so that a kill in between leaves a
 // record to be deleted by its id, and never a name that leads to an account of yesterday.
@@ -18,6 +18,7 @@ import { AGAIN, answering, below, commit, type Guard, inRounds, is, type Registr
 import { Connections } from './connections.ts';
 import { ExternalChecks } from './external-checks.ts';
 import { onHold } from './holds.ts';
+import { OutgoingFeeds } from './outgoing-feeds.ts';
 import { Policies } from './policies.ts';
 import type { Actor } from './principal.ts';
 import { Views } from './views.ts';
@@ -43,6 +44,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
     views: new Views(store),
     connections: new Connections(store),
     checks: new ExternalChecks(store),
+    outgoing: new OutgoingFeeds(store),
   };
   const removed: Removed = { keys: 0, agents: 0, policies: 0, alerts: 0 };
   removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor, { mayBeLast: true }));
@@ -53,6 +55,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
   await each(parts.views, id, (view) => parts.views.remove(id, view, actor));
   await each(parts.connections, id, (connection) => parts.connections.remove(id, connection, actor));
   await each(parts.checks, id, (check) => parts.checks.remove(id, check, actor));
+  await each(parts.outgoing, id, (feed) => parts.outgoing.remove(id, feed, actor));
   await giveNameBack(store, account);
   await removeRecord(store, account, actor);
   return removed;
@@ -94,6 +97,7 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
       keys.views(id),
       keys.connections(id),
       keys.checks(id),
+      keys.outgoingFeeds(id),
     ].map((key) => below('full', ['hlen', key], 1));
     const { refused } = await commit(store, {
       account: id,

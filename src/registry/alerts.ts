@@ -4,7 +4,6 @@
 // either changes. A webhook's secret leaves in the answer that made it, with the alert or by a rotation, and in no
 // other; so an alert cannot become a webhook later, when its secret could not be shown.
 
-import { randomBytes } from 'node:crypto';
 import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '../../schemas/alert.ts';
 import type { MailTransport } from '../../schemas/closed-sets.ts';
 
@@ -21,12 +20,8 @@ import { answerOnce, type Created, type Idempotency, type Keeping } from './idem
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
 import { AGENT_FULL, commonRefusal, NamedRecords, ofAgent, tooMany } from './named-records.ts';
 import { type Actor, keepWithin } from './principal.ts';
+import { newSecret, rotatedSecret } from './webhook-secret.ts';
 
-const SECRET_BYTES = 32;
-/** For so long a secret that was replaced signs beside the new one: time to change it where it is verified. */
-const RETIRED_MS = 24 * 3_600_000;
-/** Replaced ones that still sign, the newest: each is another signature in a header. */
-const RETIRED_MAX = 3;
 /** Mail boxes and chats are read by people: at most one message a minute unless the alert says otherwise. */
 const THROTTLE_SECONDS = { webhook: 0, email: 60, chat_app: 60 } as const;
 
@@ -116,9 +111,7 @@ export class Alerts {
         throw validationFailed('The secret cannot be changed.', [
           { path: '/', message: `an alert by ${before.channel} has none` },
         ]);
-      const retired = (before.retired ?? []).filter(({ until }) => until > at);
-      const kept = [{ secret: before.secret, until: at + RETIRED_MS }, ...retired].slice(0, RETIRED_MAX);
-      return { ...before, secret: newSecret(), retired: kept };
+      return { ...before, ...rotatedSecret({ ...before, secret: before.secret }, at) };
     };
     const edit = { edited, refusal: (guard: string) => refusal(guard, {}, actor) };
     const record = await this.#records.change(account, id, edit, actor);
@@ -166,10 +159,6 @@ export class Alerts {
   #withTransport<R extends AlertRecord>(record: R): R & Pick<Alert, 'transport'> {
     return { ...record, transport: record.channel === 'email' ? this.#mailTransport : null };
   }
-}
-
-function newSecret(): string {
-  return `whsec_${randomBytes(SECRET_BYTES).toString('base64')}`;
 }
 
 function newRecord(body: AlertCreate, nowMs: number): AlertRecord {

@@ -18,9 +18,16 @@ export const SYSTEM: Actor = { actor: 'system', requestId: '' };
 const USER_AGENT_CHARACTERS_MAX = 300;
 
 /** Values of these fields never reach the log, only that they changed. */
-const HIDDEN: ReadonlySet<string> = new Set(['target', 'url', 'secret', 'secrets', 'sha256']);
+const HIDDEN: ReadonlySet<string> = new Set(['target', 'url', 'secret', 'secrets', 'authorization', 'sha256']);
 /** Say nothing that the entry itself does not. */
-const UNTOLD: ReadonlySet<string> = new Set(['updated_at', 'revision', 'applied_revision', 'retired']);
+const UNTOLD: ReadonlySet<string> = new Set([
+  'updated_at',
+  'revision',
+  'applied_revision',
+  'retired',
+  'place',
+  'place_at',
+]);
 
 export function auditLog({ action, type, id, details }: Audited, actor: Actor, nowMs: number): AuditLog {
   return {

@@ -13,7 +13,7 @@ import { mintId } from '../common/ids.ts';
 import { CHECKS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
-import { targetUrl } from '../egress/target-url.ts';
+import { urlProblem, withoutQuery } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
 import { AGAIN, answering, commit, type Guard, inRounds, is, present, type RegistryStore } from './commit.ts';
 import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
@@ -137,10 +137,8 @@ export class ExternalChecks {
   /** Throws ServiceError validation_failed. */
   #keepSound(record: CheckRecord): void {
     const { speaks, url } = record;
-    const target = targetUrl(url, this.#store.allowedHosts ?? NO_HOSTS);
-    if (typeof target === 'string') throw invalid('/url', target);
-    if (target.url.hash !== '') throw invalid('/url', 'must have no fragment');
-    if (url.endsWith(HIDDEN_QUERY)) throw invalid('/url', 'must say what stands behind the `?`, which is not shown');
+    const problem = urlProblem(url, this.#store.allowedHosts ?? NO_HOSTS);
+    if (problem !== undefined) throw invalid('/url', problem);
     for (const field of ['model', 'prompt', 'language'] as const)
       if (record[field] !== undefined && !(field in OWN_FIELDS[speaks]))
         throw invalid(`/${field}`, `has no meaning for ${speaks}`);
@@ -184,14 +182,6 @@ function shown({ agent_id: _, secret, id, name, speaks, url, ...rest }: CheckRec
 
 function shownIfAny(record: CheckRecord | null): ExternalCheck | null {
   return record === null ? null : shown(record);
-}
-
-const HIDDEN_QUERY = '?…';
-
-/** What stands there may be a secret, as in addresses of functions (`?code=…`). */
-function withoutQuery(url: string): string {
-  const at = url.indexOf('?');
-  return at < 0 ? url : url.slice(0, at) + HIDDEN_QUERY;
 }
 
 function invalid(path: string, message: string): ServiceError {

@@ -34,7 +34,7 @@ const NOTHING_KEPT: Keeping = { guards: [], writes: () => [] };
 
 type Request = {
   account: string;
-  kind: 'policy' | 'alert' | 'view' | 'connection' | 'check';
+  kind: 'policy' | 'alert' | 'view' | 'connection' | 'check' | 'outgoing_feed';
   idempotency: Idempotency | undefined;
 };
 

@@ -1,7 +1,7 @@
-// Records that have a name and may belong to an agent: what policies, alerts, views, connections and checks share
-// (inside their classes, on commit.ts). Each kind has a hash of records, a hash of names, and an audit entry with every
-// change; the agent's own set says what its deletion changes. What only one kind has goes with a change as further
-// guards and writes.
+// Records that have a name and may belong to an agent: what policies, alerts, views, connections, checks and outgoing
+// feeds share (inside their classes, on commit.ts). Each kind has a hash of records, a hash of names, and an audit
+// entry with every change; the agent's own set says what its deletion changes. What only one kind has goes with a
+// change as further guards and writes.
 // Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is
 // set; to an actor who is bound to an agent, what is not scoped to it is unknown. Inspected under the guard of the
 // change itself.
@@ -46,7 +46,7 @@ export type Named = {
 };
 
 type NamedKind<R> = {
-  kind: 'policy' | 'alert' | 'view' | 'connection' | 'check';
+  kind: 'policy' | 'alert' | 'view' | 'connection' | 'check' | 'outgoing_feed';
   hash: (account: string) => string;
   names: (account: string) => string;
   /** A record from its text. */

@@ -141,6 +141,7 @@ async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: R
     view: () => redis.hget(keys.views(account), id),
     connection: () => redis.hget(keys.connections(account), id),
     check: () => redis.hget(keys.checks(account), id),
+    outgoing_feed: () => redis.hget(keys.outgoingFeeds(account), id),
     prices: () => redis.get(keys.prices(account)),
     api_key: () => redis.hget(keys.apiKeys(account), id),
   }[kind]();
@@ -181,6 +182,11 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
     }
     case 'check':
       return named(keys.checks(account), keys.checkNames(account));
+    case 'outgoing_feed':
+      return [
+        ...named(keys.outgoingFeeds(account), keys.outgoingFeedNames(account)),
+        ['zrem', keys.outgoingFeedTurns(keys.shardOf(account)), `${account}/${id}`],
+      ];
     case 'prices':
       return [['del', keys.prices(account)]];
     default: {

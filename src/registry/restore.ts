@@ -12,6 +12,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ConnectionRecord } from '../../schemas/connection.ts';
 import type { CheckRecord } from '../../schemas/external-check.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
+import type { OutgoingFeedRecord } from '../../schemas/outgoing-feed.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
 import { exactJson } from '../common/exact-json.ts';
@@ -24,6 +25,7 @@ import { activeWrites } from './active-policies.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import type { Erasure } from './erasures.ts';
+import { outgoingTurn } from './outgoing-feeds.ts';
 import { adoptRegistry, foundRegistry, presenceOf } from './presence.ts';
 
 export type RestoredRow = {
@@ -67,6 +69,7 @@ export function rebuildRegistry(
       view: 0,
       connection: 0,
       check: 0,
+      outgoing_feed: 0,
       prices: 0,
     };
     const revisions = new Map<number, number>();
@@ -190,6 +193,14 @@ export function writesOf(
         ['hset', keys.checks(account), id, text],
         ['hset', keys.checkNames(account), (row.record as CheckRecord).name, id],
       ];
+    case 'outgoing_feed': {
+      const { name, status } = row.record as OutgoingFeedRecord;
+      return [
+        ['hset', keys.outgoingFeeds(account), id, text],
+        ['hset', keys.outgoingFeedNames(account), name, id],
+        ...outgoingTurn(keys, account, { id, status }),
+      ];
+    }
     case 'prices':
       return [['set', keys.prices(account), text]];
     case 'api_key': {

@@ -948,6 +948,26 @@ t.test('a connection is made, changed, asked and deleted', async (t) => {
   t.equal((await api.delete(path)).status, 204);
 });
 
+t.test('an outgoing feed is made, changed and deleted', async (t) => {
+  const body = { name: unique('feed'), url: 'https://siem.example.com/?key=hush', authorization: 'Splunk hush' };
+  const headers = { 'Idempotency-Key': 'an outgoing feed' };
+  const made = await api.post('/v1/outgoing-feeds', { ...body, status: 'inactive' }, { headers });
+  t.match([made.status, made.json], [201, { authorization_set: true, topics: ['audit_log'], secret: /^whsec_/ }]);
+  t.same((await api.post('/v1/outgoing-feeds', { ...body, status: 'inactive' }, { headers })).json, made.json);
+  const path = `/v1/outgoing-feeds/${made.json.id}`;
+  t.equal((await api.get('/v1/outgoing-feeds')).json.total, 1);
+  const { secret, ...shown } = made.json;
+  t.same((await api.get(path)).json, shown);
+  t.notMatch(JSON.stringify(shown), /hush|whsec_/);
+  t.equal((await api.patch(path, { payload: 'none' })).json.payload, 'none');
+  const rotated = await api.post(`${path}/rotate-secret`, undefined);
+  t.match([rotated.status, rotated.json.secret !== secret], [200, true]);
+  for (const wrong of [{ topics: [] }, { topics: ['weather'] }, { url: 'http://siem.example.com' }, { format: 'cef' }])
+    t.equal((await api.post('/v1/outgoing-feeds', { ...body, name: unique('feed'), ...wrong })).status, 400);
+  t.equal((await api.delete(path)).status, 204);
+  t.equal((await api.delete(path)).status, 404);
+});
+
 t.test('a check is made, changed and deleted', async (t) => {
   const body = {
     name: unique('check'),

@@ -110,6 +110,7 @@ async function thingsOf(trace: string): Promise<Things> {
  */
 type Ask = { path?: string; body?: (of: Things) => unknown; made?: (agent: string) => Promise<Partial<Things>> };
 const newCheck = () => ({ name: unique('check'), speaks: 'presidio', url: 'https://presidio.example.com/analyze' });
+const newOutgoing = () => ({ name: unique('feed'), url: 'https://siem.example.com/', status: 'inactive' });
 const fresh = {
   shadow: async (agent: string) => {
     const shadow = { name: unique('shadow'), mode: 'shadow', status: 'inactive', agent_id: agent };
@@ -120,6 +121,7 @@ const fresh = {
   alert: async (agent: string) => ({ alert: await newAlert(agent) }),
   backtest: async (agent: string) => ({ backtest: await newBacktest(agent) }),
   check: async () => ({ name: (await api.post('/v1/checks', newCheck())).json.id }),
+  outgoing: async () => ({ name: (await api.post('/v1/outgoing-feeds', newOutgoing())).json.id }),
   connection: async () => ({ name: (await api.post('/v1/connections', { name: unique('connection') })).json.id }),
 };
 const ASKS: Record<string, Ask> = {
@@ -127,6 +129,16 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/checks': {},
   'GET /v1/checks/{id}': { path: '/v1/checks/:name', made: fresh.check },
   'PATCH /v1/checks/{id}': { path: '/v1/checks/:name', body: () => ({ timeout_ms: 50 }), made: fresh.check },
+  'POST /v1/outgoing-feeds': { body: () => newOutgoing() },
+  'GET /v1/outgoing-feeds': {},
+  'GET /v1/outgoing-feeds/{id}': { path: '/v1/outgoing-feeds/:name', made: fresh.outgoing },
+  'PATCH /v1/outgoing-feeds/{id}': {
+    ...{ path: '/v1/outgoing-feeds/:name', body: () => ({ payload: 'none' }), made: fresh.outgoing },
+  },
+  'POST /v1/outgoing-feeds/{id}/rotate-secret': {
+    ...{ path: '/v1/outgoing-feeds/:name/rotate-secret', made: fresh.outgoing },
+  },
+  'DELETE /v1/outgoing-feeds/{id}': { path: '/v1/outgoing-feeds/:name', made: fresh.outgoing },
   'POST /v1/checks/{id}/try': { path: '/v1/checks/:name/try', body: () => ({ text: 'x' }), made: fresh.check },
   'DELETE /v1/checks/{id}': { path: '/v1/checks/:name', made: fresh.check },
   'POST /v1/agents': { body: () => ({ name: unique('agent') }) },

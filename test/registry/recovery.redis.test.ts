@@ -3,6 +3,7 @@
 import t from 'tap';
 import type { Connection } from '../../schemas/connection.ts';
 import type { ExternalCheck } from '../../schemas/external-check.ts';
+import type { OutgoingFeed } from '../../schemas/outgoing-feed.ts';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
@@ -13,6 +14,7 @@ import { ApiKeys } from '../../src/registry/api-keys.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
 import { Connections } from '../../src/registry/connections.ts';
 import { ExternalChecks } from '../../src/registry/external-checks.ts';
+import { OutgoingFeeds } from '../../src/registry/outgoing-feeds.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { PriceTables } from '../../src/registry/price-tables.ts';
 import { behindShards, bringForward, type KnownRegistry } from '../../src/registry/recovery.ts';
@@ -88,7 +90,16 @@ async function history(store: Store) {
   const checked = async (name: string) =>
     JSON.parse((await checks.create(id, { name, ...body }, actor)).answer) as ExternalCheck;
   const unused = await checked('unused');
+  const outgoing = new OutgoingFeeds(store);
+  const place = { approvals: 0, deliveries: 0, chains: [1, 2] };
+  const fed = async (name: string) => {
+    const asked = { body: { name, url: 'https://siem.example.com/' }, place };
+    return JSON.parse((await outgoing.create(id, asked, actor)).answer) as OutgoingFeed;
+  };
+  const ended = await fed('ended');
   const then = await kept(store);
+  await outgoing.remove(id, ended.id, actor);
+  await fed('goes on');
   await checks.remove(id, unused.id, actor);
   await checked('used');
   await connections.remove(id, closed.id, actor);
@@ -162,6 +173,10 @@ t.test('what ClickHouse knows to be newer is in force again, and recorded in the
   await connections.create(account, { name: 'closed' }, actor);
   const checks = new ExternalChecks(store);
   t.match(await checks.list(account, page), { total: 1, items: [{ name: 'used' }] });
+  const [fed, ...others] = (await new OutgoingFeeds(store).list(account, page)).items;
+  t.match([fed, others], [{ name: 'goes on' }, []]);
+  const turns = await store.redis.zrange(store.keys.outgoingFeedTurns(store.keys.shardOf(account)), '0', '-1');
+  t.same(turns, [`${account}/${fed!.id}`], 'and is sent');
   const told = (await wholeJournal(store))
     .flatMap(({ audit }) => audit)
     .filter(({ action }) => action === 'registry.recovered');

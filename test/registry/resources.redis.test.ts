@@ -14,6 +14,7 @@ import { type ApiKeyRecord, ApiKeys } from '../../src/registry/api-keys.ts';
 import { absent, commit, is } from '../../src/registry/commit.ts';
 import { Connections } from '../../src/registry/connections.ts';
 import { ExternalChecks } from '../../src/registry/external-checks.ts';
+import { OutgoingFeeds } from '../../src/registry/outgoing-feeds.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { PriceTables } from '../../src/registry/price-tables.ts';
 import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
@@ -847,6 +848,25 @@ t.test('a check is deleted once no policy names it, and not while one is being m
   t.notOk(await checks.remove(account, made.id, actor), 'once');
 });
 
+t.test('an outgoing feed goes on from the place that its record was given last', async (t) => {
+  const account = newAccount();
+  const feeds = new OutgoingFeeds(store);
+  const place = (n: number) => ({ approvals: 0, deliveries: 0, chains: [n] });
+  const body = { name: 'siem', url: 'https://siem.example.com/?code=hush' };
+  const { id } = await created(feeds.create(account, { body, place: place(1) }, actor));
+  const text = async () => (await redis.hget(keys.outgoingFeeds(account), id))!;
+  const before = await text();
+  await feeds.note(account, { text: before, place: place(2) });
+  t.match(JSON.parse(await text()), { place: place(2), url: body.url });
+  await feeds.note(account, { text: before, place: place(3) });
+  t.match(JSON.parse(await text()), { place: place(2) }, 'not where it was changed since');
+  t.equal((await feeds.patch(account, id, { name: 'other' }, actor))?.url, 'https://siem.example.com/?…');
+  t.match(JSON.parse(await text()), { place: place(2), name: 'other' });
+  const [last] = (await wholeJournal(store)).filter((entry) => entry.account === account).slice(-1);
+  t.match(last, { audit: [{ action: 'outgoing_feed.updated', details: { changed: ['name'] } }] });
+  t.notMatch(JSON.stringify(last!.audit), /hush|whsec_/);
+});
+
 t.test('a registry is rebuilt from its journal as it was', async (t) => {
   const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account, revision, changes }) =>
     changes.map(({ kind, id, record }) => ({ account, kind, id, revision, record })),
@@ -866,6 +886,7 @@ t.test('a registry is rebuilt from its journal as it was', async (t) => {
   t.equal(counts.view, 1);
   t.equal(counts.connection, 2);
   t.equal(counts.check, 1);
+  t.equal(counts.outgoing_feed, 1);
   t.equal(counts.prices, 1);
   const skip = /idem:|idem-order|commit:|journal|:api-key-uses|:last-seen|:registry$/;
   const before = await dump(store, skip);

@@ -3,10 +3,10 @@
 // header `webhook-timestamp`, and with it the signature. They stay under the 20 KB that the documentation gives to
 // receivers.
 // Failure: see post.ts. An alert without a secret cannot be signed for and is not sent.
-import { Webhook } from 'standardwebhooks';
 import type { Signal } from '../../../schemas/signal.ts';
 import { exactIsoTime, isoTime } from '../../../schemas/time.ts';
 import type { GuardedHttps } from '../../../src/egress/guarded-https.ts';
+import { secretsAt, signedHeaders } from '../../../src/egress/sign-webhook.ts';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { post } from './post.ts';
 import { cut } from './text.ts';
@@ -31,8 +31,8 @@ export class WebhookChannel implements ChannelSender {
   async send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult> {
     if (!('url' in target) || target.secret === undefined) return NOT_CONFIGURED;
     const body = webhookBody(notification);
-    const retired = (target.retired ?? []).filter(({ until }) => until > attempt.at).map(({ secret }) => secret);
-    const headers = signed([target.secret, ...retired], { id: notification.id, atMs: attempt.at, body });
+    const secrets = secretsAt({ secret: target.secret, retired: target.retired }, attempt.at);
+    const headers = signedHeaders(secrets, { id: notification.id, atMs: attempt.at, body });
     if (headers === undefined) return NOT_CONFIGURED;
     return post(this.#https, { url: target.url, headers, body: Buffer.from(body) }, attempt);
   }
@@ -99,20 +99,4 @@ function signalOf(signal: Signal, policies: NonNullable<Signal['policies']>, age
 
 function policyOf({ id, name, type, severity }: NonNullable<Signal['policies']>[number]): object {
   return { id, name: cut(name, NAME_CHARACTERS_MAX), type, severity };
-}
-
-/** One signature a secret, separated by spaces: a receiver takes what fits. undefined: a secret is none. */
-function signed(
-  secrets: readonly string[],
-  { id, atMs, body }: { id: string; atMs: number; body: string },
-): Record<string, string> | undefined {
-  try {
-    return {
-      'webhook-id': id,
-      'webhook-timestamp': String(Math.floor(atMs / 1000)),
-      'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, new Date(atMs), body)).join(' '),
-    };
-  } catch {
-    return undefined;
-  }
 }

@@ -5,10 +5,10 @@
 // partitions, or so old that what came since may not be there any more.
 import { createHash } from 'node:crypto';
 import { FEED_TOPICS, type FeedTopic } from '../../../schemas/closed-sets.ts';
+import type { FeedPlace } from '../../../schemas/feed.ts';
 import type { ServiceError } from '../../common/errors.ts';
 import { FEED_RESUME_MS_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import type { FeedPlace } from './feed.ts';
 
 const VERSION = '1';
 const FORM = /^1\.[\w-]{12}(\.[0-9a-z]{1,11}){5,}$/;

@@ -1,17 +1,17 @@
 // The feed (docs/feed.md): GET /v1/feed, a page behind a place, which may be waited for, and GET /v1/feed/stream, the
-// same as server-sent events. Both read answers/feed.ts; a cursor of one is good for the other.
+// same as server-sent events. Both read src/audit/feed.ts; a cursor of one is good for the other.
 // Invariant: the cursor that goes out is behind what went out with it, so who keeps it after dealing with that loses
 // nothing. Nothing is read ahead of a client that takes nothing. In a drain a wait is answered at once and a stream
 // ends soundly; both go on at another front.
 import { setTimeout as sleep } from 'node:timers/promises';
 import Type from 'typebox';
 import { FEED_TOPICS, type FeedTopic, type PayloadMode } from '../../../schemas/closed-sets.ts';
-import { FeedPage as FeedPageSchema } from '../../../schemas/feed.ts';
+import { FeedPage as FeedPageSchema, type FeedPlace } from '../../../schemas/feed.ts';
+import { FeedAhead, type FeedItem, type FeedPage, type FeedQuestion } from '../../audit/feed.ts';
 import { APPROVAL_ANSWERED_SECONDS, FEED_EVERY_MS, LIVE_HEARTBEAT_MS } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
 import { keptOf } from '../../registry/account-retention.ts';
 import type { BodyParts } from '../answers/body-parts.ts';
-import { FeedAhead, type FeedItem, type FeedPage, type FeedPlace, type FeedQuestion } from '../answers/feed.ts';
 import { badFeedCursor, feedCursor, readFeedCursor } from '../answers/feed-cursor.ts';
 import { ask } from '../answers/reply.ts';
 import { flag, integer, payloadMode, type QueryOf, text } from '../reading/query.ts';

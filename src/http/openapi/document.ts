@@ -119,6 +119,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   holds: ['hld', 'the hold'],
   connections: ['con', 'the connection'],
   checks: ['chk', 'the check'],
+  'outgoing-feeds': ['ofd', 'the outgoing feed'],
   erasures: ['agt', 'the agent that was deleted'],
 };
 
@@ -142,6 +143,7 @@ const TAGS: Record<string, string> = {
   Checks: 'Services outside that judge texts, which policies of the type `external_check` ask.',
   Stream: 'What comes in, live.',
   Feed: 'What was committed, without gaps, for other systems.',
+  'Outgoing feeds': 'What was committed, sent to a receiver in batches.',
   Account: 'The account of the key.',
   Operations: 'For those who run the service.',
 };

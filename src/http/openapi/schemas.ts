@@ -34,33 +34,13 @@ import {
 import { BudgetState, BudgetStates } from '../../../schemas/budget.ts';
 import {
   AGENTS_BY,
-  ANOMALY_KINDS,
-  APPROVAL_STATUSES,
-  AUDIT_ACTIONS,
-  CHANNELS,
   CONNECTION_MODES,
-  DELIVERY_STATUSES,
-  DETECTOR_NAMES,
-  EVALUATION_RESULTS,
-  EVENT_TYPES,
-  FAULT_KINDS,
-  FRAMEWORKS,
   ON_FAILURE,
-  ORDERS,
-  OUTCOMES,
-  POLICY_ACTIONS,
-  POLICY_TYPES,
-  REASONS,
-  RESOURCE_TYPES,
-  SCOPES,
-  SEVERITIES,
   SPEAKS,
-  STATUSES,
   TRIGGERS,
   VIEW_SCREENS,
 } from '../../../schemas/closed-sets.ts';
 import { FreeObject, Metadata, page } from '../../../schemas/common.ts';
-import { OPERATORS } from '../../../schemas/condition.ts';
 import { Connection, ConnectionCreate, ConnectionPatch } from '../../../schemas/connection.ts';
 import {
   AuthZenAnswer,
@@ -106,6 +86,13 @@ import {
   NotifiedSilence,
   WEBHOOK_NOTIFICATIONS,
 } from '../../../schemas/notification.ts';
+import {
+  OutgoingFeed,
+  OutgoingFeedCreate,
+  OutgoingFeedCreated,
+  OutgoingFeedPatch,
+  OutgoingFeedProgress,
+} from '../../../schemas/outgoing-feed.ts';
 import { Compared, CostSums, Overview, OverviewWindow, TokenCounts } from '../../../schemas/overview.ts';
 import {
   Policy,
@@ -158,75 +145,11 @@ import {
 } from '../../../schemas/spans.ts';
 import { AccountUsage, UsedSums } from '../../../schemas/usage.ts';
 import { SavedView, ViewCreate } from '../../../schemas/view.ts';
-import { ERRORS } from '../../common/errors.ts';
-import { takesNull } from '../../common/optional-nulls.ts';
+import { type NamedSchema, of, SETS, set, taken } from './named-sets.ts';
 
-/** `shown` in the place of `schema`, where the description says more than the form that validates. */
-type Named = { schema: TSchema; shown: TSchema };
-
-const of = (description: string, schema: TSchema, shown = schema): Named => ({
-  schema,
-  shown: about(shown, description),
-});
-/** What a body may be: optional fields take null as well, which is the same as leaving them out. */
-const taken = (description: string, schema: TSchema, shown = schema): Named =>
-  of(description, schema, withOptionalNulls(shown));
-const set = (values: readonly string[], description: string): Named => of(description, Type.Enum([...values]));
 const saidOf = (schema: TSchema) => (schema as { description?: string }).description ?? '';
 
-const SETS: Record<string, Named> = {
-  EventType: set(
-    EVENT_TYPES,
-    '`prompt`: input from a user or upstream system. `completion`: output. `tool_call`: an external tool, function or API is called. `error`: an exception or failure. `custom`: anything else.',
-  ),
-  Framework: set(FRAMEWORKS, 'The framework that an agent is built with.'),
-  Status: set(STATUSES, 'Whether it is in force.'),
-  Severity: set(SEVERITIES, 'From the lowest to the highest.'),
-  Outcome: set(
-    OUTCOMES,
-    '`allowed`: go on. `blocked`: the action must not be carried out. `pending`: wait for the decision of the approval.',
-  ),
-  Order: set(ORDERS, '`desc`: newest first. `asc`: oldest first.'),
-  Scope: set(SCOPES, 'What a key may do; each includes what the ones before it may.'),
-  PolicyType: set(POLICY_TYPES, 'The kind of a policy: says which form `conditions` and `detail` have.'),
-  PolicyReason: set(
-    REASONS,
-    '`policy`: a policy decided, `policy_id` says which. `agent_inactive`: the agent is switched off. `approval`: a person decided, or the time was over.',
-  ),
-  PolicyAction: set(
-    POLICY_ACTIONS,
-    '`block`: the event is blocked. `alert`: raises the signal `policy_violation`. `log`: the match is recorded; alone it is a dry run.',
-  ),
-  EvaluationResult: set(EVALUATION_RESULTS, 'What an evaluation says of a policy.'),
-  Trigger: set(TRIGGERS, 'The kind of signal that an alert tells of.'),
-  Channel: set(
-    CHANNELS,
-    '`webhook`: a signed POST. `chat_app`: an incoming webhook of a team chat. `email`: a mail by SMTP.',
-  ),
-  AnomalyKind: set(
-    ANOMALY_KINDS,
-    '`token_spike`: far more tokens than usual. `error_rate`: far more errors than usual. `volume_spike`: far more events than usual. `blocked_event`: a policy blocked an event.',
-  ),
-  Operator: set(OPERATORS, 'How a condition compares a field.'),
-  Detector: set(DETECTOR_NAMES, 'A kind of personal data or secret that a `data_filter` policy finds.'),
-  ApprovalStatus: set(
-    APPROVAL_STATUSES,
-    '`pending`: no decision yet. `approved`, `denied`: decided by a person. `expired`: its time was over; `outcome` says what came of the event.',
-  ),
-  DeliveryStatus: set(
-    DELIVERY_STATUSES,
-    '`pending`: waits for an attempt. `delivered`: the target took it. `failed`: given up. `cancelled`: its alert was deleted or became inactive before.',
-  ),
-  AuditAction: set(AUDIT_ACTIONS, 'What was done.'),
-  ResourceType: set(RESOURCE_TYPES, 'The kind of resource that something was done to.'),
-  AuditFaultKind: set(
-    FAULT_KINDS,
-    '`changed`: the content is another one. `missing`: it is gone. `added`: it was never chained. `moved`: it stands in another place. `chain_broken`: a link does not follow from the one before. `head_mismatch`: the end is not the one that is kept.',
-  ),
-  ErrorCode: set(Object.keys(ERRORS), 'What went wrong, for programs. The set is closed within `/v1`.'),
-};
-
-const NOTIFICATIONS: Record<string, Named> = Object.fromEntries(
+const NOTIFICATIONS: Record<string, NamedSchema> = Object.fromEntries(
   TRIGGERS.map((trigger) => {
     const words = trigger.split('_').map((word) => word[0]!.toUpperCase() + word.slice(1));
     const schema = WEBHOOK_NOTIFICATIONS[trigger];
@@ -234,7 +157,7 @@ const NOTIFICATIONS: Record<string, Named> = Object.fromEntries(
   }),
 );
 
-const NAMED: Record<string, Named> = {
+const NAMED: Record<string, NamedSchema> = {
   ...SETS,
   Account: of('The account and its settings.', AccountInForce),
   AccountPatch: of('What to change of the account; at least one field.', AccountPatch),
@@ -375,6 +298,12 @@ const NAMED: Record<string, Named> = {
   AuditLog: of('An entry of the audit log.', AuditLog),
   ListedAuditLog: of('An entry in a list, with what its event says if that was asked for.', ListedAuditLog),
   AuditLogPage: of('A page of the audit log. The one list that is called `logs`.', AuditLogPage),
+  OutgoingFeed: of('What is committed, sent to a receiver.', OutgoingFeed),
+  OutgoingFeedCreated: of('An outgoing feed, with its secret.', OutgoingFeedCreated),
+  OutgoingFeedProgress: of('What became of an outgoing feed so far.', OutgoingFeedProgress),
+  OutgoingFeedCreate: taken('An outgoing feed to create.', OutgoingFeedCreate),
+  OutgoingFeedPatch: taken('What to change of an outgoing feed; at least one field.', OutgoingFeedPatch),
+  OutgoingFeedPage: of('A page of outgoing feeds.', page(OutgoingFeed)),
   FeedPage: of('What was committed behind a place of the feed.', FeedPage),
   FeedItem: of('One row of the feed.', FeedItem),
   AuditVerification: of('What a verification of the audit chain found.', AuditVerification),
@@ -437,26 +366,6 @@ function withCodes<E extends TProperties>(body: TObject<{ error: TObject<E> }>) 
   const { description } = others;
   const inner = Type.Object({ ...properties, code }, description === undefined ? {} : { description });
   return Type.Object({ error: inner });
-}
-
-/** An object whose optional members take null, too; what is said of them stays beside the union. */
-function withOptionalNulls(schema: TSchema): TSchema {
-  const {
-    properties,
-    required = [],
-    ...others
-  } = schema as TSchema & {
-    properties?: TProperties;
-    required?: readonly string[];
-  };
-  if (properties === undefined) return schema;
-  const taking = Object.entries(properties).map(([name, member]) => {
-    if (required.includes(name) || takesNull(member)) return [name, member];
-    const { description, examples, ...form } = member as TSchema & Node;
-    const said = { ...(description !== undefined && { description }), ...(examples !== undefined && { examples }) };
-    return [name, Type.Optional(Type.Unsafe({ anyOf: [form, { type: 'null' }], ...said }))];
-  });
-  return Type.Object(Object.fromEntries(taking) as TProperties, others);
 }
 
 type Node = Record<string, unknown>;

@@ -1,14 +1,14 @@
-// The feed (under GET /v1/feed; docs/feed.md): what was committed behind a place, each row at least once. Beside the
-// live stream (live.ts), which is quicker and for people.
+// The feed (under GET /v1/feed and outgoing feeds; docs/feed.md): what was committed behind a place, each row at least
+// once. Beside the live stream, which is quicker and for people.
 // Its order is that of the audit chains: an entry has its number once its row is stored, so what is stored late or by a
 // process that takes over comes late, and none is passed over. An event's anomalies come with it, once the detectors
 // have seen all that it stands behind; approvals and deliveries come by the revision that made them so.
 // Invariant: a place moves only behind what was handed out, or is gone (erased, past the retention). A chain that has a
 // hole is damaged: the hole is handed out as `gap`.
 // Failure: a store or a pipeline that is behind: nothing comes, and the place stays.
-import type { ClickHouse } from '../../../clickhouse/client.ts';
-import { changedApprovals, changedDeliveries, newestRevision } from '../../../clickhouse/queries/arrivals.ts';
-import { auditedByKey, type EventKey, renderListed, rowsByKey } from '../../../clickhouse/queries/event-rows.ts';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { changedApprovals, changedDeliveries, newestRevision } from '../../clickhouse/queries/arrivals.ts';
+import { auditedByKey, type EventKey, renderListed, rowsByKey } from '../../clickhouse/queries/event-rows.ts';
 import {
   type BlockHead,
   blocksBehind,
@@ -20,18 +20,16 @@ import {
   feedEventKeys,
   feedRecordedRows,
   nextBlocks,
-} from '../../../clickhouse/queries/feed-entries.ts';
-import { decidedEntry, recordedEntry, submittedEntry } from '../../../clickhouse/queries/list-audit-logs.ts';
-import type { FeedTopic, PayloadMode } from '../../../schemas/closed-sets.ts';
-import { isBlank, unpackId } from '../../audit/hash.ts';
-import { REGISTRY_CHAIN } from '../../audit/verify.ts';
-import { exactJson } from '../../common/exact-json.ts';
-import { PAGE_BYTES_MAX } from '../../common/limits.ts';
-import type { Keys } from '../../redis/keys.ts';
-import type { ReadBarrier } from '../../streams/read-barrier.ts';
+} from '../../clickhouse/queries/feed-entries.ts';
+import { decidedEntry, recordedEntry, submittedEntry } from '../../clickhouse/queries/list-audit-logs.ts';
+import type { FeedTopic, PayloadMode } from '../../schemas/closed-sets.ts';
+import type { FeedPlace } from '../../schemas/feed.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { PAGE_BYTES_MAX } from '../common/limits.ts';
+import type { Keys } from '../redis/keys.ts';
+import { isBlank, unpackId } from './hash.ts';
+import { REGISTRY_CHAIN } from './verify.ts';
 
-/** What was handed out so far. `chains`: the last entry of the registry's chain, and of each partition's. */
-export type FeedPlace = { approvals: number; deliveries: number; chains: readonly number[] };
 export type FeedItem = { topic: FeedTopic | 'gap'; text: string };
 export type FeedPage = { items: FeedItem[]; place: FeedPlace; hasMore: boolean };
 
@@ -43,12 +41,20 @@ export type FeedQuestion = {
   submissions: boolean;
   /** How many entries of the chains a page has, about, and how many changes of approvals and deliveries. */
   limit: number;
+  /** A page has about so many bytes. Left out: PAGE_BYTES_MAX. */
+  bytesMax?: number;
+};
+
+/** Resolve with false where it was not in time. */
+type FeedBarrier = {
+  waitForAnomalies(account: string, agent: string | null): Promise<boolean>;
+  waitForJournal(account: string): Promise<boolean>;
 };
 
 type FeedParts = {
   clickhouse: ClickHouse;
   keys: Keys;
-  barrier: Pick<ReadBarrier, 'waitForAnomalies' | 'waitForJournal'>;
+  barrier: FeedBarrier;
   /** Agents whose rows are on their way out. */
   erasing: (account: string) => Promise<readonly string[]>;
 };
@@ -169,15 +175,16 @@ export class Feed {
     return chains.map((n, i) => behind.get(this.#chains[i]!) ?? n);
   }
 
-  /** `taken`: of so many entries; a page holds PAGE_BYTES_MAX, and one entry in any case. */
+  /** `taken`: of so many entries; a page holds its bytes, and one entry in any case. */
   async #items(question: FeedQuestion, entries: readonly FeedEntry[]): Promise<{ items: FeedItem[]; taken: number }> {
     const { of, taken: most } = await this.#rows(question, entries);
+    const { bytesMax = PAGE_BYTES_MAX } = question;
     const items: FeedItem[] = [];
     let bytes = 0;
     for (const [i, entry] of entries.slice(0, most).entries()) {
       const some = of(entry);
       for (const { text } of some) bytes += Buffer.byteLength(text);
-      if (bytes > PAGE_BYTES_MAX && i > 0) return { items, taken: i };
+      if (bytes > bytesMax && i > 0) return { items, taken: i };
       items.push(...some);
     }
     return { items, taken: most };

@@ -1,0 +1,224 @@
+// Outgoing feeds as resources: what is sent to whom (schemas/outgoing-feed.ts), and how far each is. The sending is
+// pipelines/outgoing.
+// Invariant: names are unique in the account; what is sent begins at the place that was given with the creation, and
+// an inactive one keeps its place. Secrets leave in the answer that made them and in no other, and the header
+// `Authorization` goes to no other address than the one that it was set with. How far each is lies in Redis alone; now
+// and then it goes into the record, which is in ClickHouse too (`note`): a Redis that lost it sends some rows again.
+// Failure: Redis away is `unavailable`; nothing is half made.
+import type { FeedPlace } from '../../schemas/feed.ts';
+import type {
+  OutgoingFeed,
+  OutgoingFeedCreate,
+  OutgoingFeedCreated,
+  OutgoingFeedPatch,
+  OutgoingFeedRecord,
+  OutgoingFeedState,
+} from '../../schemas/outgoing-feed.ts';
+import { isoTime } from '../../schemas/time.ts';
+import type { ServiceError } from '../common/errors.ts';
+import { mintId } from '../common/ids.ts';
+import { OUTGOING_FEEDS_MAX } from '../common/limits.ts';
+import { steadyNow } from '../common/steady-clock.ts';
+import { validationFailed } from '../common/validation.ts';
+import { urlProblem, withoutQuery } from '../egress/target-url.ts';
+import type { Keys } from '../redis/keys.ts';
+import { answering, type CommandArgs, commit, is, type RegistryStore } from './commit.ts';
+import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
+import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
+import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
+import type { Actor } from './principal.ts';
+import { newSecret, rotatedSecret } from './webhook-secret.ts';
+
+const NO_HOSTS: ReadonlySet<string> = new Set();
+
+/** `allowedHosts`: names that the operator lets through (target-url.ts). */
+type OutgoingStore = RegistryStore & { allowedHosts?: ReadonlySet<string> | undefined };
+
+export class OutgoingFeeds {
+  readonly #store: OutgoingStore;
+  readonly #records: NamedRecords<OutgoingFeedRecord>;
+
+  constructor(store: OutgoingStore) {
+    this.#store = store;
+    this.#records = new NamedRecords(store, {
+      kind: 'outgoing_feed',
+      hash: store.keys.outgoingFeeds,
+      names: store.keys.outgoingFeedNames,
+      read: readOutgoingFeed,
+      max: OUTGOING_FEEDS_MAX,
+    });
+  }
+
+  /**
+   * `place`: it sends what is behind it. The answer holds the secret. Throws ServiceError validation_failed,
+   * name_taken, idempotency_…, unavailable.
+   */
+  create(
+    account: string,
+    { body, place }: { body: OutgoingFeedCreate; place: FeedPlace },
+    actor: Actor,
+    idempotency?: Idempotency,
+  ): Promise<Created> {
+    return answering(() =>
+      answerOnce(this.#store, { account, kind: 'outgoing_feed', idempotency }, async (keeping) => {
+        const atMs = (this.#store.now ?? steadyNow)();
+        return this.#add(account, newRecord(body, place, atMs), { keeping, atMs }, actor);
+      }),
+    );
+  }
+
+  get(account: string, id: string): Promise<OutgoingFeed | null> {
+    return answering(async () => this.#shown(account, await this.#records.get(account, id)));
+  }
+
+  /** Newest first. */
+  list(account: string, { id, q, ...page }: Page & NamedFilter): Promise<Listed<OutgoingFeed>> {
+    return answering(async () => {
+      const fitting = (await this.#records.all(account)).filter(fitsNamed({ id, q }));
+      const states = await this.#store.redis.hgetall(this.#store.keys.outgoingFeedStates(account));
+      return pageOf(
+        fitting.map((record) => shown(record, states[record.id])),
+        page,
+      );
+    });
+  }
+
+  /** null: no such outgoing feed. */
+  async patch(account: string, id: string, body: OutgoingFeedPatch, actor: Actor): Promise<OutgoingFeed | null> {
+    const edited = (before: OutgoingFeedRecord): OutgoingFeedRecord => {
+      const isMoved = body.url !== undefined && body.url !== before.url;
+      if (isMoved && before.authorization !== null && body.authorization === undefined)
+        throw invalid('/authorization', 'must be said again, or null, where the address changes');
+      const after = { ...before, ...body };
+      this.#keepSound(after);
+      return after;
+    };
+    const { keys } = this.#store;
+    const more = (_: OutgoingFeedRecord, after: OutgoingFeedRecord) => ({ writes: outgoingTurn(keys, account, after) });
+    const edit = { edited, more, refusal: (guard: string) => refusal(guard, actor) };
+    return answering(async () => this.#shown(account, await this.#records.change(account, id, edit, actor)));
+  }
+
+  /** A new secret; the one before signs beside it for a day. null: no such outgoing feed. */
+  async rotateSecret(account: string, id: string, actor: Actor): Promise<OutgoingFeedCreated | null> {
+    const at = (this.#store.now ?? steadyNow)();
+    const edited = (before: OutgoingFeedRecord): OutgoingFeedRecord => ({ ...before, ...rotatedSecret(before, at) });
+    const edit = { edited, refusal: (guard: string) => refusal(guard, actor) };
+    return answering(async () => {
+      const record = await this.#records.change(account, id, edit, actor);
+      return record === null ? null : { ...(await this.#shown(account, record))!, secret: record.secret };
+    });
+  }
+
+  /** false: no such outgoing feed. */
+  remove(account: string, id: string, actor: Actor): Promise<boolean> {
+    const { keys } = this.#store;
+    const writes: CommandArgs[] = [
+      ['hdel', keys.outgoingFeedStates(account), id],
+      ['zrem', keys.outgoingFeedTurns(keys.shardOf(account)), `${account}/${id}`],
+      ['del', keys.outgoingFeedLease(account, id)],
+      ['del', keys.outgoingFeedFence(account, id)],
+    ];
+    return this.#records.remove(account, id, { writes }, actor);
+  }
+
+  /** Puts how far it is into the record, without an entry in the audit log; not where the record was changed since. */
+  async note(account: string, { text, place }: { text: string; place: FeedPlace }): Promise<void> {
+    const { keys } = this.#store;
+    const at = (this.#store.now ?? steadyNow)();
+    const record: OutgoingFeedRecord = { ...readOutgoingFeed(text), place, place_at: at };
+    const { id } = record;
+    await commit(this.#store, {
+      ...{ account, at, audit: [], changes: [{ kind: 'outgoing_feed', id, record }], whenFull: true },
+      guards: [is('record', ['hget', keys.outgoingFeeds(account), id], text)],
+      writes: [['hset', keys.outgoingFeeds(account), id, JSON.stringify(record)]],
+    });
+  }
+
+  async #add(
+    account: string,
+    record: OutgoingFeedRecord,
+    { keeping, atMs }: { keeping: Keeping; atMs: number },
+    actor: Actor,
+  ): Promise<string> {
+    this.#keepSound(record);
+    const { url, topics, format, secret } = record;
+    const answer = JSON.stringify({ ...shown(record), secret });
+    const details = { url: withoutQuery(url), topics, format };
+    const writes = outgoingTurn(this.#store.keys, account, record);
+    const refused = await this.#records.add(account, record, { keeping, details, atMs, answer, writes }, actor);
+    if (refused !== undefined) throw refusal(refused, actor);
+    return answer;
+  }
+
+  async #shown(account: string, record: OutgoingFeedRecord | null): Promise<OutgoingFeed | null> {
+    if (record === null) return null;
+    const state = await this.#store.redis.hget(this.#store.keys.outgoingFeedStates(account), record.id);
+    return shown(record, state ?? undefined);
+  }
+
+  /** Throws ServiceError validation_failed. */
+  #keepSound({ url }: OutgoingFeedRecord): void {
+    const problem = urlProblem(url, this.#store.allowedHosts ?? NO_HOSTS);
+    if (problem !== undefined) throw invalid('/url', problem);
+  }
+}
+
+export function readOutgoingFeed(text: string): OutgoingFeedRecord {
+  return JSON.parse(text) as OutgoingFeedRecord;
+}
+
+/** `text`: as it is kept; null: Redis has none. */
+export function readOutgoingState(text: string | null, { place }: OutgoingFeedRecord): OutgoingFeedState {
+  if (text !== null) return JSON.parse(text) as OutgoingFeedState;
+  return {
+    ...{ place, sentRows: 0, sentAt: null, caughtUpAt: null, failures: 0 },
+    ...{ failingSince: null, error: null, statusCode: null, nextTryAt: null },
+  };
+}
+
+/** Active ones are looked at, at once after each change. */
+export function outgoingTurn(
+  keys: Keys,
+  account: string,
+  { id, status }: Pick<OutgoingFeedRecord, 'id' | 'status'>,
+): CommandArgs[] {
+  const turns = keys.outgoingFeedTurns(keys.shardOf(account));
+  return status === 'active' ? [['zadd', turns, 0, `${account}/${id}`]] : [['zrem', turns, `${account}/${id}`]];
+}
+
+function newRecord(body: OutgoingFeedCreate, place: FeedPlace, atMs: number): OutgoingFeedRecord {
+  const { name, url, authorization = null, topics = ['audit_log'], submissions = true, payload = 'full' } = body;
+  const { format = 'json', body: form = 'array', status = 'active' } = body;
+  return {
+    ...{ id: mintId('outgoing_feed', atMs), name, agent_id: null, url, authorization, topics, submissions, payload },
+    ...{ format, body: form, status, secret: newSecret(), place, place_at: atMs },
+    ...{ created_at: isoTime(atMs), updated_at: isoTime(atMs) },
+  };
+}
+
+function shown(record: OutgoingFeedRecord, text: string | undefined = undefined): OutgoingFeed {
+  const { agent_id: _a, secret: _s, retired: _r, place: _p, place_at: _at, authorization, url, ...rest } = record;
+  const state = readOutgoingState(text ?? null, record);
+  const time = (at: number | null) => (at === null ? null : isoTime(at));
+  const progress: OutgoingFeed['progress'] = {
+    sent_rows: state.sentRows,
+    last_sent_at: time(state.sentAt),
+    caught_up_at: time(state.caughtUpAt),
+    failing_since: time(state.failingSince),
+    error: state.error,
+    status_code: state.statusCode,
+    next_try_at: time(state.nextTryAt),
+  };
+  const { id, name, ...more } = rest;
+  return { id, name, url: withoutQuery(url), authorization_set: authorization !== null, ...more, progress };
+}
+
+function invalid(path: string, message: string): ServiceError {
+  return validationFailed('The outgoing feed cannot be kept.', [{ path, message }]);
+}
+
+function refusal(guard: string, actor: Actor): ServiceError {
+  if (guard === 'full') return invalid('/', tooMany('outgoing feeds', OUTGOING_FEEDS_MAX, actor));
+  return commonRefusal(guard, 'outgoing feed');
+}
