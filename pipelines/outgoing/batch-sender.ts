@@ -8,7 +8,8 @@ import { createHash } from 'node:crypto';
 import type { OutgoingError } from '../../schemas/closed-sets.ts';
 import type { OutgoingFeedRecord } from '../../schemas/outgoing-feed.ts';
 import type { FeedItem } from '../../src/audit/feed.ts';
-import { EgressError, type GuardedHttps } from '../../src/egress/guarded-https.ts';
+import type { GuardedHttps } from '../../src/egress/guarded-https.ts';
+import { EgressError } from '../../src/egress/guarded-tls.ts';
 import { secretsAt, signedHeaders } from '../../src/egress/sign-webhook.ts';
 
 /** A receiver may store a batch before it answers. */

@@ -5,7 +5,8 @@
 // the room and wait for one another alone, end within REQUEST_MS_MAX. Nothing rejects: what fails is an answer.
 import type { CheckFailure } from '../../schemas/closed-sets.ts';
 import type { CheckRecord } from '../../schemas/external-check.ts';
-import { EgressError, type GuardedHttps } from '../egress/guarded-https.ts';
+import type { GuardedHttps } from '../egress/guarded-https.ts';
+import { EgressError } from '../egress/guarded-tls.ts';
 import { KeptConnections } from '../egress/kept-connections.ts';
 import type { Log } from '../process/log.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';

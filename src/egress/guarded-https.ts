@@ -1,25 +1,16 @@
-// The one way out to addresses that users gave: a POST over https to a public address (behind the webhook and chat
-// channels, and checks). The URL is checked, its name resolved once, and the connection made to one of the addresses
-// that were checked; the socket is asked where it leads before a byte is sent. So neither a spelling nor a name server
-// that changes its mind leads inside. node:https on a socket of ours rather than fetch: no proxy variables, no
-// redirects, nothing in between; connections are one call's, but where kept ones are handed in (kept-connections.ts).
-// Invariant: every stage ends by the one deadline; of an answer the status, Retry-After and its first 4 KiB are kept,
-// or its whole body, where that is asked for: then an answer that breaks off, or is longer, is none.
-// Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a
-// connection was had.
+// A POST over https to an address that users gave (behind the webhook and chat channels, outgoing feeds and checks), by
+// the guarded way out (guarded-tls.ts). The URL is checked first. node:https on that socket rather than fetch: no proxy
+// variables, no redirects; connections are one call's, but where kept ones are handed in (kept-connections.ts).
+// Invariant: of an answer the status, Retry-After and its first 4 KiB are kept, or its whole body, where that is asked
+// for: then an answer that breaks off, or is longer, is none.
+// Failure: an EgressError, as of the way out; one that is final where the URL itself is refused.
 import type { IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { connect, isIP, type Socket } from 'node:net';
-import { type TLSSocket, connect as tlsConnect } from 'node:tls';
-import { Deadline, type DeadlineEnding } from './deadline.ts';
+import type { TLSSocket } from 'node:tls';
+import { EgressError, GuardedTls, type GuardedTlsOptions } from './guarded-tls.ts';
 import type { KeptConnections, Opening } from './kept-connections.ts';
-import { isPublicAddress } from './public-address.ts';
-import { byNameServers, bySystem, type Resolve } from './resolve.ts';
 import { type TargetUrl, targetUrl } from './target-url.ts';
 
-/** A name may have many addresses; the first ones that answer nothing must not use up the whole time. */
-const ADDRESSES_TRIED_MAX = 3;
-const CONNECT_MS_MAX = 4_000;
 /**
  * Read so that people see why, and for politeness: a receiver that is cut off in the middle of its answer logs an
  * error.
@@ -29,24 +20,6 @@ const BODY_MS_MAX = 1_000;
 const HEAD_BYTES_MAX = 8 * 1024;
 /** Interim answers (1xx) before the answer. */
 const INTERIM_MAX = 10;
-
-type EgressReason = 'private_address' | 'dns' | 'refused' | 'tls' | 'reset' | DeadlineEnding;
-
-export class EgressError extends Error {
-  override name = 'EgressError';
-  readonly reason: EgressReason;
-  /** It will not go better later: the URL itself is refused. */
-  readonly isFinal: boolean;
-  /** The host took the connection, TLS included: what failed is the request. */
-  readonly reached: boolean;
-
-  constructor(reason: EgressReason, options: { isFinal?: boolean; reached?: boolean; cause?: unknown } = {}) {
-    super(reason, { cause: options.cause });
-    this.reason = reason;
-    this.isFinal = options.isFinal ?? false;
-    this.reached = options.reached ?? false;
-  }
-}
 
 export type Post = {
   headers: Readonly<Record<string, string>>;
@@ -63,126 +36,31 @@ export type Post = {
 /** `text`: what was read of the body, as UTF-8. */
 type HttpsAnswer = { status: number; retryAfter: string | undefined; text: string };
 
-type GuardedHttpsOptions = {
+type GuardedHttpsOptions = GuardedTlsOptions & {
   /** `host` or `host:port`: may be private, and may use any port. */
   allowedHosts: ReadonlySet<string>;
-  /** Certificate authorities instead of the usual ones. */
-  ca?: string;
-  /** Resolves names that the operator does not allow. */
-  resolve?: Resolve;
 };
 
 export class GuardedHttps {
   readonly #allowedHosts: ReadonlySet<string>;
-  readonly #ca: string | undefined;
-  readonly #resolve: Resolve;
+  readonly #way: GuardedTls;
 
-  constructor({ allowedHosts, ca, resolve = byNameServers() }: GuardedHttpsOptions) {
+  constructor({ allowedHosts, ...way }: GuardedHttpsOptions) {
     this.#allowedHosts = allowedHosts;
-    this.#ca = ca;
-    this.#resolve = resolve;
+    this.#way = new GuardedTls(way);
   }
 
   /** Resolves with any answer, whatever its status; redirects are answers like others. Throws EgressError. */
   async post(text: string, post: Post): Promise<HttpsAnswer> {
     const target = targetUrl(text, this.#allowedHosts);
     if (typeof target === 'string') throw new EgressError('private_address', { isFinal: true });
-    const deadline = new Deadline(post.timeoutMs, post.signal);
-    const over = deadline.signal;
-    let socket: Socket | undefined;
-    let reached = false;
-    const open = async (): Promise<TLSSocket> => {
-      socket = await connectToAny(await this.#addresses(target, over), target, over);
-      const tls = await secure(socket, target, this.#ca);
-      reached = true;
-      return tls;
-    };
-    try {
-      const way = post.kept === undefined ? await open() : { open, agent: post.kept };
-      const answer = await exchange(way, target, post, over);
-      if (post.kept !== undefined) socket = undefined;
-      return answer;
-    } catch (error) {
-      if (deadline.ending !== undefined) throw new EgressError(deadline.ending, { reached });
-      if (reached)
-        throw new EgressError(error instanceof EgressError ? error.reason : 'reset', { reached, cause: error });
-      throw error instanceof EgressError ? error : new EgressError('reset', { cause: error });
-    } finally {
-      socket?.destroy();
-      deadline.end();
-    }
+    const { timeoutMs, signal, kept } = post;
+    const asked = { timeoutMs, signal, protocols: ['http/1.1'] };
+    if (kept === undefined) return this.#way.during(target, asked, (tls, over) => exchange(tls, target, post, over));
+    return this.#way.opening(target, { ...asked, isKept: true }, (open, over) =>
+      exchange({ open, agent: kept }, target, post, over),
+    );
   }
-
-  /** Those that may be connected to. */
-  async #addresses({ host, isAllowed }: TargetUrl, over: AbortSignal): Promise<string[]> {
-    if (isIP(host) !== 0) return [host]; // was checked with the URL
-    const resolve = isAllowed ? bySystem : this.#resolve;
-    let found: string[];
-    try {
-      found = await orAborted(resolve(host, over), over);
-    } catch (cause) {
-      throw new EgressError('dns', { cause });
-    }
-    if (found.length === 0) throw new EgressError('dns');
-    const good = isAllowed ? found : found.filter(isPublicAddress);
-    if (good.length === 0) throw new EgressError('private_address');
-    return good;
-  }
-}
-
-async function connectToAny(addresses: readonly string[], target: TargetUrl, over: AbortSignal): Promise<Socket> {
-  let failure: unknown;
-  for (const address of addresses.slice(0, ADDRESSES_TRIED_MAX)) {
-    try {
-      return await connectTo(address, target, over);
-    } catch (error) {
-      if (over.aborted) throw error;
-      failure = error;
-    }
-  }
-  throw failure;
-}
-
-/**
- * `address` is a literal, so nothing is looked up. The socket dies with the deadline, at whatever stage it is by then.
- */
-function connectTo(address: string, { port, isAllowed }: TargetUrl, over: AbortSignal): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    over.throwIfAborted();
-    const socket = connect({ host: address, port, noDelay: true, signal: over });
-    const fail = (error: EgressError): void => {
-      clearTimeout(timer);
-      reject(error);
-      socket.destroy();
-    };
-    const timer = setTimeout(() => fail(new EgressError('timeout')), CONNECT_MS_MAX);
-    socket.on('error', (cause) => fail(new EgressError('refused', { cause })));
-    socket.once('connect', () => {
-      clearTimeout(timer);
-      if (isAllowed || isPublicAddress(socket.remoteAddress ?? '')) resolve(socket);
-      else fail(new EgressError('private_address'));
-    });
-  });
-}
-
-/** The certificate must be the host's whatever the environment says (NODE_TLS_REJECT_UNAUTHORIZED). */
-function secure(socket: Socket, { host }: TargetUrl, ca: string | undefined): Promise<TLSSocket> {
-  return new Promise((resolve, reject) => {
-    const tls = tlsConnect({
-      socket,
-      host,
-      servername: isIP(host) === 0 ? host : '',
-      rejectUnauthorized: true,
-      minVersion: 'TLSv1.2',
-      ALPNProtocols: ['http/1.1'],
-      ...(ca === undefined ? {} : { ca }),
-    });
-    tls.on('error', (error: NodeJS.ErrnoException) => {
-      reject(new EgressError(error.code === 'ECONNRESET' ? 'reset' : 'tls', { cause: error }));
-    });
-    tls.once('close', () => reject(new EgressError('reset')));
-    tls.once('secureConnect', () => resolve(tls));
-  });
 }
 
 type Way = TLSSocket | (Opening & { agent: KeptConnections });
@@ -260,15 +138,5 @@ function readWhole(response: IncomingMessage, bytesMax: number): Promise<string>
     response.once('error', reject);
     response.once('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
     response.once('close', () => reject(new EgressError('reset')));
-  });
-}
-
-/** `getaddrinfo` does not end when it is no longer wanted. */
-function orAborted<T>(promise: Promise<T>, over: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const stop = () => reject(over.reason);
-    if (over.aborted) stop();
-    over.addEventListener('abort', stop, { once: true });
-    promise.then(resolve, reject).finally(() => over.removeEventListener('abort', stop));
   });
 }

@@ -1,5 +1,5 @@
 // What came of an attempt to reach a target, as a word: the reason of an EgressError, or `answered`.
-import { EgressError } from '../../src/egress/guarded-https.ts';
+import { EgressError } from '../../src/egress/guarded-tls.ts';
 
 export async function reasonOf(promise: Promise<unknown>): Promise<string> {
   try {

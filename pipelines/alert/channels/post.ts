@@ -1,6 +1,7 @@
 // One attempt by HTTP and what its answer means (shared by the webhook and chat channels).
 // 2xx is delivered, 410 is gone, anything else is to be tried again; redirects are not followed. Never rejects.
-import { EgressError, type GuardedHttps } from '../../../src/egress/guarded-https.ts';
+import type { GuardedHttps } from '../../../src/egress/guarded-https.ts';
+import { EgressError } from '../../../src/egress/guarded-tls.ts';
 import type { Attempt, AttemptResult } from '../channel.ts';
 
 /** A target may not put a notification off for longer than the longest pause between two attempts. */
