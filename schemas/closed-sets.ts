@@ -239,7 +239,7 @@ export const FEED_TOPICS = ['audit_log', 'events', 'anomalies', 'approvals', 'de
 export type FeedTopic = (typeof FEED_TOPICS)[number];
 
 /** In which form rows of an outgoing feed are sent. */
-export const FEED_FORMATS = ['json'] as const;
+export const FEED_FORMATS = ['json', 'ocsf'] as const;
 /** How the rows of a batch are put together. */
 export const BATCH_BODIES = ['array', 'lines'] as const;
 

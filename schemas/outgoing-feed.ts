@@ -31,7 +31,8 @@ const URL_IS = 'Where batches are posted: an https address by the rules of webho
 const AUTHORIZATION_IS = 'The whole value of the header `Authorization` of each batch. Never shown again.';
 const SUBMISSIONS_IS = 'false: the audit log comes without `event.submitted`, of which there is one for every event.';
 const PAYLOAD_IS = 'How much of their payload events come with.';
-const FORMAT_IS = '`json`: `topic` and `data`, as the feed has them.';
+const FORMAT_IS =
+  '`json`: `topic` and `data`, as the feed has them. `ocsf`: an event of OCSF 1.5 for each row, which it holds as `raw_data`.';
 const BODY_IS = '`array`: a batch is one JSON array. `lines`: a line of JSON for each row.';
 
 export const OutgoingFeedCreate = Type.Object(

@@ -11,12 +11,16 @@ import type { FeedItem } from '../../src/audit/feed.ts';
 import type { GuardedHttps } from '../../src/egress/guarded-https.ts';
 import { EgressError } from '../../src/egress/guarded-tls.ts';
 import { secretsAt, signedHeaders } from '../../src/egress/sign-webhook.ts';
+import { ocsfText } from './ocsf.ts';
 
 /** A receiver may store a batch before it answers. */
 const ATTEMPT_MS = 30_000;
 
 /** `error`: null where it was taken. */
 export type SendResult = { error: OutgoingError | null; statusCode: number | null };
+
+/** `account`: whose feed it is. `atMs`: when it is signed. */
+type Attempt = { account: string; atMs: number; signal: AbortSignal };
 
 export class BatchSender {
   readonly #https: GuardedHttps;
@@ -29,9 +33,9 @@ export class BatchSender {
   async send(
     feed: OutgoingFeedRecord,
     items: readonly FeedItem[],
-    { atMs, signal }: { atMs: number; signal: AbortSignal },
+    { account, atMs, signal }: Attempt,
   ): Promise<SendResult | undefined> {
-    const rows = items.map(({ topic, text }) => `{"topic":"${topic}","data":${text}}`);
+    const rows = items.map((item) => lineOf(item, feed.format, account));
     const body = feed.body === 'array' ? `[${rows.join(',\n')}]` : `${rows.join('\n')}\n`;
     const id = `ofb_${createHash('sha256').update(feed.id).update(body).digest('base64url').slice(0, 27)}`;
     const headers = {
@@ -50,4 +54,8 @@ export class BatchSender {
       return error.reason === 'aborted' ? undefined : { error: error.reason, statusCode: null };
     }
   }
+}
+
+function lineOf(item: FeedItem, format: OutgoingFeedRecord['format'], account: string): string {
+  return format === 'ocsf' ? ocsfText(item, account) : `{"topic":"${item.topic}","data":${item.text}}`;
 }

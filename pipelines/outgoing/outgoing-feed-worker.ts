@@ -193,7 +193,11 @@ export class OutgoingFeedWorker implements Part {
     const { sender, metrics } = this.#options;
     const rows = page.items.length;
     if (rows > 0) {
-      const result = await sender.send(record, page.items, { atMs: Date.now(), signal: turn.signal });
+      const result = await sender.send(record, page.items, {
+        account: turn.account,
+        atMs: Date.now(),
+        signal: turn.signal,
+      });
       if (result === undefined) return false;
       metrics.inc('gatehouse_outgoing_feed_batches_total', { result: result.error === null ? 'taken' : 'failed' });
       if (result.error !== null) {

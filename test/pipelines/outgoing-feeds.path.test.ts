@@ -115,6 +115,17 @@ t.test('a secret that is replaced signs beside the new one, and goes to no other
   await api.delete(`/v1/outgoing-feeds/${id}`);
 });
 
+t.test('rows come as events of OCSF where that is asked for', async (t) => {
+  const { id, path } = await make({ topics: ['events', 'anomalies'], format: 'ocsf' });
+  const blocked = await send('pay');
+  const said = () => itemsOf(path) as unknown as { class_uid: number; raw_data: string }[];
+  await until(() => said().some(({ class_uid }) => class_uid === 2004));
+  const event = said().find(({ class_uid, raw_data }) => class_uid === 6003 && raw_data.includes(blocked));
+  t.match(event, { type_uid: 600_301, metadata: { uid: blocked, log_name: 'events' }, actor: { app_uid: agent } });
+  t.match(event, { disposition_id: 2, action_id: 2, raw_data: /"payload":\{"tool":"pay"\}/ });
+  await api.delete(`/v1/outgoing-feeds/${id}`);
+});
+
 t.test('what came while it was inactive is sent when it is active again', async (t) => {
   const { id, path } = await make({ topics: ['events'], payload: 'none', body: 'lines' });
   const first = await send('none');

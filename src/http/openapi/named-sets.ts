@@ -10,6 +10,7 @@ import {
   EVALUATION_RESULTS,
   EVENT_TYPES,
   FAULT_KINDS,
+  FEED_FORMATS,
   FRAMEWORKS,
   ORDERS,
   OUTCOMES,
@@ -83,6 +84,7 @@ export const SETS: Record<string, NamedSchema> = {
     DELIVERY_STATUSES,
     '`pending`: waits for an attempt. `delivered`: the target took it. `failed`: given up. `cancelled`: its alert was deleted or became inactive before.',
   ),
+  FeedFormat: set(FEED_FORMATS, 'In which form rows of an outgoing feed are sent.'),
   AuditAction: set(AUDIT_ACTIONS, 'What was done.'),
   ResourceType: set(RESOURCE_TYPES, 'The kind of resource that something was done to.'),
   AuditFaultKind: set(
