@@ -27,13 +27,15 @@ const Format = Type.Enum([...FEED_FORMATS]);
 const Body = Type.Enum([...BATCH_BODIES]);
 const NullableTime = Type.Union([ResponseTime, Type.Null()]);
 
-const URL_IS = 'Where batches are posted: an https address by the rules of webhooks, no private one, port 443 or 8443.';
-const AUTHORIZATION_IS = 'The whole value of the header `Authorization` of each batch. Never shown again.';
+const URL_IS =
+  'Where it goes: batches are posted to an https address, by the rules of webhooks (no private one, port 443 or 8443); messages go to `syslog+tls://HOST[:PORT]`, port 6514 where none is said.';
+const AUTHORIZATION_IS =
+  'The whole value of the header `Authorization` of each batch; not for syslog. Never shown again.';
 const SUBMISSIONS_IS = 'false: the audit log comes without `event.submitted`, of which there is one for every event.';
 const PAYLOAD_IS = 'How much of their payload events come with.';
 const FORMAT_IS =
   '`json`: `topic` and `data`, as the feed has them. `ocsf`: an event of OCSF 1.5 for each row, which it holds as `raw_data`.';
-const BODY_IS = '`array`: a batch is one JSON array. `lines`: a line of JSON for each row.';
+const BODY_IS = '`array`: a batch is one JSON array. `lines`: a line of JSON for each row. Of no meaning for syslog.';
 
 export const OutgoingFeedCreate = Type.Object(
   {
@@ -108,7 +110,7 @@ export const OutgoingFeedProgress = Type.Object({
 export const OutgoingFeed = Type.Object({
   id: about(Type.String(), 'Id of the outgoing feed.', exampleId('ofd')),
   name: about(Type.String(), 'Unique among the outgoing feeds of the account.', 'siem'),
-  url: about(Type.String(), 'Where batches are posted, without its query.', 'https://siem.example.com/gatehouse'),
+  url: about(Type.String(), 'Where it goes, without its query.', 'https://siem.example.com/gatehouse'),
   authorization_set: about(Type.Boolean(), 'Whether a header `Authorization` is sent.', true),
   topics: about(Topics, 'What is sent.', ['audit_log', 'anomalies']),
   submissions: about(Type.Boolean(), SUBMISSIONS_IS),
@@ -126,7 +128,7 @@ export const OutgoingFeedCreated = Type.Object({
   ...OutgoingFeed.properties,
   secret: about(
     Type.String(),
-    'Signs the batches: `whsec_` and Base64. It is in this answer and nowhere else; `rotate-secret` makes another.',
+    'Signs what is posted: `whsec_` and Base64. It is in this answer and nowhere else; `rotate-secret` makes another.',
     'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
   ),
 });

@@ -1,17 +1,21 @@
 // One attempt to send a batch of an outgoing feed, and what came of it (behind outgoing-feed-worker.ts).
-// A batch is an array or lines of JSON, signed as the webhooks of alerts are (docs/channels.md). Its id follows from
-// what it says, so a batch that is sent again as it was has the same one.
-// Invariant: rows are passed on as their text; nothing of what users sent is parsed and printed again. A batch counts
-// as taken with a 2xx and with nothing else; redirects are not followed.
+// To https it is an array or lines of JSON, signed as the webhooks of alerts are (docs/channels.md); its id follows
+// from what it says, so a batch that is sent again as it was has the same one. To syslog it is a message for each row.
+// Invariant: rows are passed on as their text; nothing of what users sent is parsed and printed again. A batch is taken
+// with a 2xx and with nothing else (redirects are not followed), and by syslog as syslog.ts says.
 // Failure: an error of a closed set, never the receiver's own words.
 import { createHash } from 'node:crypto';
+import os from 'node:os';
 import type { OutgoingError } from '../../schemas/closed-sets.ts';
 import type { OutgoingFeedRecord } from '../../schemas/outgoing-feed.ts';
 import type { FeedItem } from '../../src/audit/feed.ts';
 import type { GuardedHttps } from '../../src/egress/guarded-https.ts';
-import { EgressError } from '../../src/egress/guarded-tls.ts';
+import { EgressError, type GuardedTls } from '../../src/egress/guarded-tls.ts';
 import { secretsAt, signedHeaders } from '../../src/egress/sign-webhook.ts';
+import { isSyslogAddress, syslogTarget } from '../../src/egress/target-url.ts';
 import { ocsfText } from './ocsf.ts';
+import { timeOf } from './row-time.ts';
+import { sendFrames, syslogFrame } from './syslog.ts';
 
 /** A receiver may store a batch before it answers. */
 const ATTEMPT_MS = 30_000;
@@ -22,19 +26,37 @@ export type SendResult = { error: OutgoingError | null; statusCode: number | nul
 /** `account`: whose feed it is. `atMs`: when it is signed. */
 type Attempt = { account: string; atMs: number; signal: AbortSignal };
 
-export class BatchSender {
-  readonly #https: GuardedHttps;
+type BatchSenderOptions = {
+  https: GuardedHttps;
+  /** For what is no https. */
+  way: GuardedTls;
+  /** Names that the operator lets through (target-url.ts). */
+  allowedHosts: ReadonlySet<string>;
+};
 
-  constructor(https: GuardedHttps) {
-    this.#https = https;
+export class BatchSender {
+  readonly #options: BatchSenderOptions;
+
+  constructor(options: BatchSenderOptions) {
+    this.#options = options;
   }
 
   /** undefined: cut short by `signal`. Throws what is no answer of a receiver. */
-  async send(
+  async send(feed: OutgoingFeedRecord, items: readonly FeedItem[], attempt: Attempt): Promise<SendResult | undefined> {
+    try {
+      const isSyslog = isSyslogAddress(feed.url);
+      return await (isSyslog ? this.#tell(feed, items, attempt) : this.#post(feed, items, attempt));
+    } catch (error) {
+      if (!(error instanceof EgressError)) throw error;
+      return error.reason === 'aborted' ? undefined : { error: error.reason, statusCode: null };
+    }
+  }
+
+  async #post(
     feed: OutgoingFeedRecord,
     items: readonly FeedItem[],
     { account, atMs, signal }: Attempt,
-  ): Promise<SendResult | undefined> {
+  ): Promise<SendResult> {
     const rows = items.map((item) => lineOf(item, feed.format, account));
     const body = feed.body === 'array' ? `[${rows.join(',\n')}]` : `${rows.join('\n')}\n`;
     const id = `ofb_${createHash('sha256').update(feed.id).update(body).digest('base64url').slice(0, 27)}`;
@@ -44,15 +66,26 @@ export class BatchSender {
       ...(feed.authorization === null ? {} : { authorization: feed.authorization }),
       ...signedHeaders(secretsAt(feed, atMs), { id, atMs, body }),
     };
-    try {
-      const post = { headers, body: Buffer.from(body), timeoutMs: ATTEMPT_MS, signal };
-      const { status } = await this.#https.post(feed.url, post);
-      const isTaken = status >= 200 && status < 300;
-      return { error: isTaken ? null : 'status', statusCode: isTaken ? null : status };
-    } catch (error) {
-      if (!(error instanceof EgressError)) throw error;
-      return error.reason === 'aborted' ? undefined : { error: error.reason, statusCode: null };
-    }
+    const post = { headers, body: Buffer.from(body), timeoutMs: ATTEMPT_MS, signal };
+    const { status } = await this.#options.https.post(feed.url, post);
+    const isTaken = status >= 200 && status < 300;
+    return { error: isTaken ? null : 'status', statusCode: isTaken ? null : status };
+  }
+
+  async #tell(
+    { url, format }: OutgoingFeedRecord,
+    items: readonly FeedItem[],
+    { account, signal }: Attempt,
+  ): Promise<SendResult> {
+    const { way, allowedHosts } = this.#options;
+    const target = syslogTarget(url, allowedHosts);
+    if (typeof target === 'string') return { error: 'private_address', statusCode: null };
+    const host = os.hostname();
+    const frames = items.map((item) =>
+      syslogFrame(item.topic, { line: lineOf(item, format, account), host, atMs: timeOf(JSON.parse(item.text)) }),
+    );
+    await way.during(target, { timeoutMs: ATTEMPT_MS, signal }, (tls) => sendFrames(tls, frames));
+    return { error: null, statusCode: null };
   }
 }
 

@@ -6,6 +6,7 @@
 // Invariant: `raw_data` is the row as the feed has it, text of its own, so nothing that a user sent is lost or changed.
 import type { Severity } from '../../schemas/closed-sets.ts';
 import type { FeedItem } from '../../src/audit/feed.ts';
+import { timeOf } from './row-time.ts';
 
 const OCSF_VERSION = '1.5.0';
 const API_ACTIVITY = { category_uid: 6, class_uid: 6003 } as const;
@@ -54,13 +55,6 @@ export function ocsfText({ topic, text }: FeedItem, account: string): string {
     ...more,
     raw_data: text,
   });
-}
-
-/** Epoch ms of when it was, or of now for what has no time. */
-function timeOf(row: Row): number {
-  const at = row['updated_at'] ?? row['decided_at'] ?? row['timestamp'] ?? row['created_at'];
-  const ms = typeof at === 'string' ? Date.parse(at) : Number.NaN;
-  return Number.isNaN(ms) ? Date.now() : ms;
 }
 
 function toldOf(topic: FeedItem['topic'], row: Row): Told {

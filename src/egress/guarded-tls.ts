@@ -1,7 +1,7 @@
-// The one way out to addresses that users gave: a TLS connection to a public address (under guarded-https.ts, and syslog
-// of outgoing feeds). The name is resolved once, and the connection made to one of the addresses that were checked; the
-// socket is asked where it leads before a byte is sent. So neither a spelling nor a name server that changes its mind
-// leads inside. On a socket of ours: no proxy variables, no shared connections, nothing in between.
+// The one way out to addresses that users gave: a TLS connection to a public address (under guarded-https.ts, and
+// syslog of outgoing feeds). The name is resolved once, and the connection made to one of the addresses that were
+// checked; the socket is asked where it leads before a byte is sent. So neither a spelling nor a name server that
+// changes its mind leads inside. On a socket of ours: no proxy variables, no shared connections, nothing in between.
 // Invariant: every stage ends by the one deadline, and the socket with it.
 // Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a
 // connection was had.

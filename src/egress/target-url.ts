@@ -46,7 +46,11 @@ export function allowedHostsOf(setting: string | undefined): ReadonlySet<string>
 }
 
 /** What is wrong with it, for the person who set it; or the URL. */
-export function targetUrl(text: string, allowedHosts: ReadonlySet<string>): TargetUrl | string {
+export function targetUrl(
+  text: string,
+  allowedHosts: ReadonlySet<string>,
+  ports: ReadonlySet<number> = PORTS,
+): TargetUrl | string {
   if (/[^\x21-\x7e]|\\/.test(text) || !/^https:\/\/[^/]/i.test(text) || !URL.canParse(text))
     return 'must be an https URL';
   if (/^https:\/\/[^/?#]*@/i.test(text)) return 'must not hold a user name or password';
@@ -60,8 +64,24 @@ export function targetUrl(text: string, allowedHosts: ReadonlySet<string>): Targ
   const isName = isIP(host) === 0;
   if (isName ? LOCAL_NAME.test(host) : !isPublicAddress(host)) return 'must not name a private address';
   if (isName && !PUBLIC_NAME.test(host)) return UNUSUAL;
-  if (!PORTS.has(port)) return `must use port ${[...PORTS].join(' or ')}`;
+  if (!ports.has(port)) return `must use port ${[...ports].join(' or ')}`;
   return { url, host, port, isAllowed };
+}
+
+/** RFC 5425. */
+const SYSLOG_PORT = 6514;
+const SYSLOG_PORTS: ReadonlySet<number> = new Set([...PORTS, SYSLOG_PORT]);
+const SYSLOG_FORM = /^syslog\+tls:\/\/([^/?#]+?)(:[0-9]{1,5})?\/?$/;
+
+export function isSyslogAddress(text: string): boolean {
+  return text.startsWith('syslog+tls:');
+}
+
+/** What is wrong with `syslog+tls://HOST[:PORT]`, for the person who set it; or where it leads. */
+export function syslogTarget(text: string, allowedHosts: ReadonlySet<string>): TargetUrl | string {
+  const [, host, port = `:${SYSLOG_PORT}`] = SYSLOG_FORM.exec(text) ?? [];
+  if (host === undefined) return 'must be syslog+tls://HOST or syslog+tls://HOST:PORT';
+  return targetUrl(`https://${host}${port}`, allowedHosts, SYSLOG_PORTS);
 }
 
 /** What is wrong with an address that is kept and shown without its query; undefined: nothing. */

@@ -20,6 +20,7 @@ import { Watcher } from '../../pipelines/watch/watcher.ts';
 import { readVerification } from '../audit/daily-verification.ts';
 import { Feed } from '../audit/feed.ts';
 import { GuardedHttps } from '../egress/guarded-https.ts';
+import { GuardedTls } from '../egress/guarded-tls.ts';
 import { outboxFolderOf, outboxWarning } from '../egress/mail-transport.ts';
 import { allowedHostsOf } from '../egress/target-url.ts';
 import { BEHIND_SAID_MS } from '../embedded/ipc.ts';
@@ -122,11 +123,11 @@ function outgoingParts({ config, log, metrics }: Around, redis: Commands, mayWor
   const clickhouse = makeClickHouse(config, { keptOf: keptNow({ redis, keys }, config) });
   const agents = new Agents({ redis, keys });
   const erasing = (account: string) => agents.erasing(account);
-  const https = new GuardedHttps({ allowedHosts: allowedHostsOf(config.egressAllowedHosts) });
+  const allowedHosts = allowedHostsOf(config.egressAllowedHosts);
   const worker = new OutgoingFeedWorker({
     ...{ redis, keys, metrics, mayWork, processName: config.processName },
     feed: new Feed({ clickhouse, keys, barrier: new ReadBarrier({ redis, keys }), erasing }),
-    sender: new BatchSender(https),
+    sender: new BatchSender({ https: new GuardedHttps({ allowedHosts }), way: new GuardedTls({}), allowedHosts }),
     log: log.child({ part: 'outgoing feeds' }),
   });
   return [

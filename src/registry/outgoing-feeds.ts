@@ -20,7 +20,7 @@ import { mintId } from '../common/ids.ts';
 import { OUTGOING_FEEDS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
-import { urlProblem, withoutQuery } from '../egress/target-url.ts';
+import { isSyslogAddress, syslogTarget, urlProblem, withoutQuery } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
 import { answering, type CommandArgs, commit, is, type RegistryStore } from './commit.ts';
 import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
@@ -158,9 +158,12 @@ export class OutgoingFeeds {
   }
 
   /** Throws ServiceError validation_failed. */
-  #keepSound({ url }: OutgoingFeedRecord): void {
-    const problem = urlProblem(url, this.#store.allowedHosts ?? NO_HOSTS);
-    if (problem !== undefined) throw invalid('/url', problem);
+  #keepSound({ url, authorization }: OutgoingFeedRecord): void {
+    const { allowedHosts = NO_HOSTS } = this.#store;
+    const isSyslog = isSyslogAddress(url);
+    const problem = isSyslog ? syslogTarget(url, allowedHosts) : urlProblem(url, allowedHosts);
+    if (typeof problem === 'string') throw invalid('/url', problem);
+    if (isSyslog && authorization !== null) throw invalid('/authorization', 'has no meaning for syslog');
   }
 }
 

@@ -1,5 +1,5 @@
-// Rows of the feed as events of OCSF: what the schema requires of the classes that are used is there, and the row itself
-// is kept as it was. The lists are those of github.com/ocsf/ocsf-schema at v1.5.0.
+// Rows of the feed as events of OCSF: what the schema requires of the classes that are used is there, and the row
+// itself is kept as it was. The lists are those of github.com/ocsf/ocsf-schema at v1.5.0.
 import t from 'tap';
 import { ocsfText } from '../../pipelines/outgoing/ocsf.ts';
 import type { FeedItem } from '../../src/audit/feed.ts';
