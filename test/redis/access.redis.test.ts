@@ -6,6 +6,7 @@ import { aclRules, refusedAccess } from '../../src/redis/access.ts';
 import { type Commands, connectCommands, redisError, waitUntilReady } from '../../src/redis/client.ts';
 import { startRedis } from '../support/redis.ts';
 import { runCli } from '../support/service.ts';
+import { filesIn, read } from '../support/sources.ts';
 
 const RULES = aclRules('gh-');
 
@@ -36,6 +37,18 @@ t.test('the rules of the documentation are enough, and those that the code has',
   const page = readFileSync('docs/own-stores.md', 'utf8');
   const documented = /ACL SETUSER gatehouse on '>\S+' ([\s\S]*?)\n```/.exec(page)![1]!;
   t.same(documented.replaceAll(/['\\]/g, '').trim().split(/\s+/), RULES);
+});
+
+t.test('every command that a script calls is among the rules', async (t) => {
+  const allowed = new Set(RULES.map((rule) => rule.slice(1).split('|')[0]!));
+  const called = filesIn('src/redis', /\.lua$/).flatMap((file) =>
+    [...read(file).matchAll(/redis\.p?call\(\s*'(\w+)'/g)].map(([, name]) => ({ file, name: name!.toLowerCase() })),
+  );
+  t.ok(called.length > 100, `${called.length} calls`);
+  t.same(
+    called.filter(({ name }) => !allowed.has(name)),
+    [],
+  );
 });
 
 t.test('what is missing is named', async (t) => {
