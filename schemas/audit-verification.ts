@@ -1,8 +1,8 @@
 // What a verification of the audit chain answers (GET /v1/audit-logs/verify, `gatehouse audit verify`).
 
 import Type from 'typebox';
-import { FAULT_KINDS } from './closed-sets.ts';
-import { ResponseTime } from './common.ts';
+import { FAULT_KINDS, JOB_STATUSES } from './closed-sets.ts';
+import { RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -160,6 +160,28 @@ export const AuditVerification = Type.Object({
 });
 export type AuditVerification = Type.Static<typeof AuditVerification>;
 
+export const VerificationJob = Type.Object({
+  status: about(
+    Type.Enum([...JOB_STATUSES]),
+    '`waiting`: nobody has begun yet. `running`: some of it is done. `done`: `valid` and `found` say what came of it.',
+  ),
+  from: about(Nullable(ResponseTime), 'Events that arrived from then on. null: from the first.', null),
+  to: about(Nullable(ResponseTime), 'Up to then. null: all that there was when it came to its end.', null),
+  against_checkpoint: about(Type.Boolean(), 'Whether it is verified against a checkpoint, too.', false),
+  verified_until: about(Nullable(ResponseTime), 'Events that arrived before are done. null: none yet.'),
+  share: about(Type.Number({ minimum: 0, maximum: 1 }), 'How much of the time is done.', 0.42),
+  entries: about(Type.Integer({ minimum: 0 }), 'Entries of the chains that were verified so far.', 42),
+  valid: about(Nullable(Type.Boolean()), 'true: nothing was found. null: it is not done.', true),
+  found: about(
+    Nullable(AuditVerification),
+    'Once it is done: of the part that is not valid, else of the last one. The registry is whole in each. null: it is not done.',
+    null,
+  ),
+  created_at: about(ResponseTime, 'When it was ordered.'),
+  finished_at: about(Nullable(ResponseTime), 'When it came to its end. null: it has not.', null),
+});
+export type VerificationJob = Type.Static<typeof VerificationJob>;
+
 export const AuditCheckpoint = Type.Object({
   version: about(Type.Literal(1), 'Form of the checkpoint.'),
   account: about(Type.String(), 'The account whose chains these are.', exampleId('acc')),
@@ -173,6 +195,29 @@ export const AuditCheckpoint = Type.Object({
 export const AuditComparison = Type.Object(
   {
     checkpoint: about(AuditCheckpoint, 'A checkpoint that was kept elsewhere, as it was downloaded.'),
+    public_key: Type.Optional(
+      about(
+        Type.String({ minLength: 1, maxLength: 1_000 }),
+        'The public key to trust, PEM or base64, which was kept elsewhere as well. Left out: that of this service.',
+        'MCowBQYDK2VwAyEA…',
+      ),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+export const VerificationOrder = Type.Object(
+  {
+    from: Type.Optional(
+      about(
+        RequestTime,
+        'Events that arrived at or after this time. Left out: from the first. Registry changes are always verified whole.',
+      ),
+    ),
+    to: Type.Optional(about(RequestTime, 'Events that arrived at or before this time. Left out: all.')),
+    checkpoint: Type.Optional(
+      about(AuditCheckpoint, 'A checkpoint that was kept elsewhere, as it was downloaded. Left out: against none.'),
+    ),
     public_key: Type.Optional(
       about(
         Type.String({ minLength: 1, maxLength: 1_000 }),

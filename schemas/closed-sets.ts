@@ -256,6 +256,9 @@ export const OUTGOING_ERRORS = [
 ] as const;
 export type OutgoingError = (typeof OUTGOING_ERRORS)[number];
 
+/** How far the verification that an account has ordered is. */
+export const JOB_STATUSES = ['waiting', 'running', 'done'] as const;
+
 export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 

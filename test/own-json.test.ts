@@ -40,6 +40,7 @@ const OWN: Record<string, readonly string[]> = {
   'entries of streams, heads of chains, files of the installation': [
     ...['schemas/entry.ts', 'src/audit/checkpoint.ts', 'src/audit/checkpoints.ts', 'src/audit/sources.ts'],
     ...['src/audit/daily-verification.ts', 'src/audit/gap-note.ts', 'src/audit/key-successions.ts'],
+    'src/audit/verification-job.ts',
     ...['src/backup/backup-manifest.ts', 'src/chdb-server/frozen-copy.ts'],
     'src/commands/backup-commands.ts',
     ...[

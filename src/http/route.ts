@@ -14,6 +14,7 @@ import type { ConnectionRecord } from '../../schemas/connection.ts';
 
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { Feed } from '../audit/feed.ts';
+import type { VerificationJobs } from '../audit/verification-job.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
 import type { CheckCalls } from '../checks/check-calls.ts';
 import type { ErrorCode } from '../common/errors.ts';
@@ -102,6 +103,7 @@ export type Parts = {
   limiter: Pick<RequestLimiter, 'admit'>;
   clickhouse: ClickHouse;
   audit: Pick<AuditVerifier, 'verify'>;
+  verifications: Pick<VerificationJobs, 'order' | 'get' | 'remove'>;
   checkpoints: Pick<Checkpoints, 'take' | 'read'>;
   barrier: Pick<
     ReadBarrier,

@@ -7,6 +7,7 @@ import { anomalyRoutes } from './handlers/anomalies.ts';
 import { apiKeyRoutes } from './handlers/api-key-routes.ts';
 import { approvalRoutes } from './handlers/approval-routes.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
+import { auditVerificationRoutes } from './handlers/audit-verification-routes.ts';
 import { backtestRoutes } from './handlers/backtest-routes.ts';
 import { budgetRoutes } from './handlers/budget-routes.ts';
 import { checkRoutes } from './handlers/check-routes.ts';
@@ -57,6 +58,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...deliveryRoutes,
     ...approvalRoutes,
     ...anomalyRoutes,
+    ...auditVerificationRoutes,
     ...auditLogRoutes,
     ...apiKeyRoutes,
     ...sessionRoutes,

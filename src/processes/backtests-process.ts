@@ -1,12 +1,14 @@
 // A backtests process: replays policies over stored events (`gatehouse backtests`), and verifies the audit chains every
-// day. Composed here; several share the work by leases. A process of its own, and of the lowest priority: what it does
-// takes a core for minutes, and beside the drains of a pipelines process each event would be stored later.
+// day, and when that is ordered. Composed here; several share the work by leases. A process of its own, and of the
+// lowest priority: what it does takes a core for minutes, and beside the drains of a pipelines process each event would
+// be stored later.
 // Stands behind Redis and ClickHouse, on the path of no event.
 // Invariant: connections first, the worker second, and let go in the reverse order, so what was done is kept.
 // Failure: while Redis or ClickHouse is away backtests wait; without such a process they stay `waiting`.
 import { BacktestWorker } from '../../pipelines/backtest/backtest-worker.ts';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { DailyVerification } from '../audit/daily-verification.ts';
+import { VerificationWorker } from '../audit/verification-worker.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
 import { BACKTEST_QUERY_SECONDS, BACKTEST_STORED_MS_MAX } from '../common/limits.ts';
 import { PriceList, type PriceTableRecord } from '../common/prices/price-list.ts';
@@ -63,18 +65,29 @@ export async function backtestsParts({ config, log, metrics, isSupervised, say }
   });
   const accounts = () => new Accounts({ redis, keys }).someIds(ACCOUNTS_MAX);
   const retentionDays = mostRetentionDays(config);
-  const verifier = new AuditVerifier({ redis, keys, clickhouse, retentionDays, keptOf });
+  const stores = { redis, keys, clickhouse, retentionDays, keptOf };
+  // Of each its own: one would refuse the other while it is at the same account.
+  const [daily, ordered] = [new AuditVerifier(stores), new AuditVerifier(stores)];
+  const settle = (account: string) => barrier.waitForAuditLog(account);
+  const verifying = {
+    redis,
+    keys,
+    settle,
+    mayWork,
+    processName: config.processName,
+    log: log.child({ part: 'audit' }),
+  };
   return [
     connectionsPart({ config, redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, say, log }),
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     new DependencyGauges({ metrics, redis, clickhouse }),
     worker,
     new DailyVerification({
-      ...{ redis, keys, retentionDays, mayWork, processName: config.processName, log: log.child({ part: 'audit' }) },
-      verify: (account, options) => verifier.verify(account, options),
+      ...{ ...verifying, retentionDays },
+      verify: (account, options) => daily.verify(account, options),
       accounts,
-      settle: (account) => barrier.waitForAuditLog(account),
     }),
+    new VerificationWorker({ ...verifying, verify: (account, options) => ordered.verify(account, options) }),
     new BudgetCheck({
       ...{ redis, keys, accounts, mayWork, metrics, log: log.child({ part: 'budgets' }) },
       budgets: makeBudgets({ redis, keys }, { spends: new SpendStore(redis, keys), clickhouse, barrier }),

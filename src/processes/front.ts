@@ -16,6 +16,7 @@ import { getPolicyRevision } from '../../clickhouse/queries/policy-revisions.ts'
 import { Checkpoints } from '../audit/checkpoints.ts';
 import { Feed } from '../audit/feed.ts';
 import type { Stores } from '../audit/sources.ts';
+import { VerificationJobs } from '../audit/verification-job.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
 import { AccountChecks } from '../checks/account-checks.ts';
 import { CheckCalls } from '../checks/check-calls.ts';
@@ -521,5 +522,6 @@ function auditParts(stores: Stores, config: Config, keptOf: KeptOf) {
   return {
     audit: new AuditVerifier({ ...stores, retentionDays: mostRetentionDays(config), keptOf }),
     checkpoints: new Checkpoints({ ...stores, dataDir: config.dataDir }),
+    verifications: new VerificationJobs(stores),
   };
 }

@@ -335,6 +335,13 @@ export class Keys {
   /** String `<owner>:<fence>`, PEXPIRE: who is at it; and an integer that rises with every change of owner. */
   auditVerificationLease = () => `{${this.prefix}g}:audit-verification:lease`;
   auditVerificationFence = () => `{${this.prefix}g}:audit-verification:fence`;
+  /** String, JSON KeptJob: the verification that the account has ordered. */
+  verificationJob = (account: string) => this.#a(account, 'verification');
+  /** String `<owner>:<fence>`, PEXPIRE: who is at it; and an integer that rises with every change of owner. */
+  verificationLease = (account: string) => this.#a(account, 'verification:lease');
+  verificationFence = (account: string) => this.#a(account, 'verification:fence');
+  /** Set of accounts whose job is not finished. */
+  verificationsWanted = (shard: number) => this.#r(shard, 'verifications-wanted');
   /** String, epoch ms: the moment of the last backup that ended well. */
   backupNote = () => `{${this.prefix}g}:backup`;
 

@@ -109,6 +109,7 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
         ['del', keys.sessions(id)],
         ['del', keys.sessionUses(id)],
         ['del', keys.prices(id)],
+        ['del', keys.verificationJob(id)],
       ],
       changes: [
         { kind: 'account', id, record: null },

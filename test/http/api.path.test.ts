@@ -948,6 +948,15 @@ t.test('a connection is made, changed, asked and deleted', async (t) => {
   t.equal((await api.delete(path)).status, 204);
 });
 
+t.test('a verification is ordered, looked at and removed', async (t) => {
+  const path = '/v1/audit-logs/verification';
+  const { status, json } = await api.post(path, { from: '2026-01-01T00:00:00Z' });
+  t.match([status, json], [202, { status: 'waiting', from: '2026-01-01T00:00:00.000Z', to: null }]);
+  t.match(await api.get(path), { status: 200, json: { created_at: json.created_at } });
+  t.equal((await api.delete(path)).status, 204);
+  t.equal((await api.get(path)).status, 404);
+});
+
 t.test('an outgoing feed is made, changed and deleted', async (t) => {
   const body = { name: unique('feed'), url: 'https://siem.example.com/?key=hush', authorization: 'Splunk hush' };
   const headers = { 'Idempotency-Key': 'an outgoing feed' };

@@ -121,6 +121,10 @@ const fresh = {
   alert: async (agent: string) => ({ alert: await newAlert(agent) }),
   backtest: async (agent: string) => ({ backtest: await newBacktest(agent) }),
   check: async () => ({ name: (await api.post('/v1/checks', newCheck())).json.id }),
+  verification: async () => {
+    await api.post('/v1/audit-logs/verification', {});
+    return {};
+  },
   outgoing: async () => ({ name: (await api.post('/v1/outgoing-feeds', newOutgoing())).json.id }),
   connection: async () => ({ name: (await api.post('/v1/connections', { name: unique('connection') })).json.id }),
 };
@@ -129,6 +133,9 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/checks': {},
   'GET /v1/checks/{id}': { path: '/v1/checks/:name', made: fresh.check },
   'PATCH /v1/checks/{id}': { path: '/v1/checks/:name', body: () => ({ timeout_ms: 50 }), made: fresh.check },
+  'POST /v1/audit-logs/verification': { body: () => ({}) },
+  'GET /v1/audit-logs/verification': { made: fresh.verification },
+  'DELETE /v1/audit-logs/verification': { made: fresh.verification },
   'POST /v1/outgoing-feeds': { body: () => newOutgoing() },
   'GET /v1/outgoing-feeds': {},
   'GET /v1/outgoing-feeds/{id}': { path: '/v1/outgoing-feeds/:name', made: fresh.outgoing },

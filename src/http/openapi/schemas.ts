@@ -17,6 +17,8 @@ import {
   AuditComparison,
   AuditFault,
   AuditVerification,
+  VerificationJob,
+  VerificationOrder,
 } from '../../../schemas/audit-verification.ts';
 import {
   Backtest,
@@ -307,6 +309,8 @@ const NAMED: Record<string, NamedSchema> = {
   FeedPage: of('What was committed behind a place of the feed.', FeedPage),
   FeedItem: of('One row of the feed.', FeedItem),
   AuditVerification: of('What a verification of the audit chain found.', AuditVerification),
+  VerificationJob: of('A verification of the audit chain that was ordered, and how far it is.', VerificationJob),
+  VerificationOrder: taken('A verification of the audit chain to order.', VerificationOrder),
   AuditCheckpoint: of('Where the audit chains of an account stood, signed.', AuditCheckpoint),
   AuditComparison: taken('A checkpoint to verify the audit chain against.', AuditComparison),
   AuditFault: of('An entry that is not as it was chained.', AuditFault),
