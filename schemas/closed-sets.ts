@@ -93,7 +93,7 @@ export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;
 export const PLANNED_ACTIONS = ['create', 'update', 'replace', 'delete', 'unchanged'] as const;
 
 /** What an evaluation says of each policy. */
-export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted', 'asked'] as const;
+export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted', 'asked', 'not_started'] as const;
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];
 
 export const BACKTEST_STATUSES = ['waiting', 'running', 'done', 'failed'] as const;

@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import { EVALUATION_RESULTS } from './closed-sets.ts';
-import { Name } from './common.ts';
+import { Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { PolicyResult, Submission } from './event.ts';
 import { CONDITIONS_SHOWN_MAX, ConditionUnmet } from './match-detail.ts';
@@ -85,7 +85,10 @@ export const JudgedPolicy = Type.Object({
   name: about(Type.String(), 'Its name.', 'no large payments'),
   result: about(
     Type.Enum([...EVALUATION_RESULTS]),
-    'Whether it matched. `counted`: a rate limit that would count the event; how full it is was not asked. `asked`: a check outside would be asked about the event; an evaluation asks none.',
+    'Whether it matched. `counted`: a rate limit that would count the event; how full it is was not asked. `asked`: a check outside would be asked about the event; an evaluation asks none. `not_started`: it is not in force yet, and was not judged.',
+  ),
+  starts_at: Type.Optional(
+    about(ResponseTime, 'Of one that is not in force yet: when it will be. Left out of the others.'),
   ),
   unmet: Type.Optional(
     about(
@@ -97,6 +100,9 @@ export const JudgedPolicy = Type.Object({
 
 export const PolicyEvaluated = Type.Object({
   policy_result: about(PolicyResult, 'What the event would get, as long as no rate limit is over.'),
-  judged: about(Type.Array(JudgedPolicy), 'Each policy that concerns the agent. Empty: there is none.'),
+  judged: about(
+    Type.Array(JudgedPolicy),
+    'Each policy that concerns the agent, also those that are not in force yet. Empty: there is none.',
+  ),
 });
 export type PolicyEvaluated = Type.Static<typeof PolicyEvaluated>;

@@ -3,7 +3,7 @@
 
 import Type from 'typebox';
 import { POLICY_ACTIONS, POLICY_MODES, POLICY_TYPES, REVISION_ACTIONS, SEVERITIES, STATUSES } from './closed-sets.ts';
-import { Description, FreeObject, Name, ResponseTime } from './common.ts';
+import { Description, FreeObject, Name, RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 const Actions = Type.Array(Type.Enum([...POLICY_ACTIONS]), { minItems: 1, maxItems: 3, uniqueItems: true });
@@ -41,6 +41,13 @@ export const PolicyCreate = Type.Object(
     status: Type.Optional(
       about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it. Left out: `active`.'),
     ),
+    starts_at: Type.Optional(
+      about(
+        Type.Union([RequestTime, Type.Null()]),
+        'From when it is in force; events are not judged by it before. Not for shadows, nor for the type `sequence`. null, left out, or a time that is over: at once.',
+        null,
+      ),
+    ),
     mode: Type.Optional(
       about(
         Type.Enum([...POLICY_MODES]),
@@ -74,6 +81,13 @@ export const PolicyPatch = Type.Object(
     description: Type.Optional(about(Description, 'The new description. Left out: as it is.')),
     status: Type.Optional(
       about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it. Left out: as it is.'),
+    ),
+    starts_at: Type.Optional(
+      about(
+        Type.Union([RequestTime, Type.Null()]),
+        'From when it is in force; events are not judged by it before. null, or a time that is over: at once. Left out: as it is.',
+        null,
+      ),
     ),
     owner: Type.Optional(
       about(
@@ -135,6 +149,9 @@ export const Policy = Type.Object({
   ),
   expires_at: Type.Optional(
     about(ResponseTime, 'Of a shadow: when it is judged no longer, and made inactive. Left out of other policies.'),
+  ),
+  starts_at: Type.Optional(
+    about(ResponseTime, 'From when it is in force. Left out: since it was made, or since it was last switched on.'),
   ),
   owner: Type.Optional(
     about(Type.String(), 'The owner by whom it is declared. Left out: it is not declared.', 'platform'),

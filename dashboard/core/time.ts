@@ -56,6 +56,18 @@ export function timeText(iso: string | number, { millis = true } = {}): string {
   return instantsOf(at + offsetMs(at)).length > 1 ? `${text} ${offsetText(at)}` : text;
 }
 
+/** The day after today, by that clock: `2026-11-26`. */
+export function tomorrow(): string {
+  return new Date(Date.parse(`${wallText(nowMs()).slice(0, 10)}T00:00Z`) + DAY_MS).toISOString().slice(0, 10);
+}
+
+/** `today 18:04`, `tomorrow 00:00`, or the date; seconds where there are some. */
+export function dayText(iso: string): string {
+  const [date = '', clock = '', ...offset] = timeText(iso, { millis: false }).split(' ');
+  const names: Record<string, string> = { [wallText(nowMs()).slice(0, 10)]: 'today', [tomorrow()]: 'tomorrow' };
+  return [names[date] ?? date, clock.replace(/:00$/, ''), ...offset].join(' ');
+}
+
 /** In full, with the zone and its offset at that time. */
 export function exactText(iso: string): string {
   const at = Date.parse(iso);

@@ -23,6 +23,7 @@ import { Literal } from './literal.tsx';
 import { AgentField } from './named.tsx';
 import { PolicyForm } from './policy-form.tsx';
 import { PolicyPreview } from './policy-preview.tsx';
+import { Mode, startOf } from './policy-start.tsx';
 import { type Recorded, TryPolicy } from './try-policy.tsx';
 
 /** A tool is for the person to name: what stood here as an example would be kept by mistake. */
@@ -212,7 +213,8 @@ function Fields({ policy, begun, type, onType }: FieldsProps) {
       </div>
       {policy?.mode !== 'shadow' && (
         <Mode
-          isNew={isNew}
+          policy={policy}
+          mayWait={type !== 'sequence'}
           onShadow={(isShadow) => {
             // names are unique, so the copy needs one of its own
             if (policy !== undefined && isShadow && name === policy.name) setName(`${name.slice(0, 191)} (shadow)`);
@@ -242,24 +244,6 @@ function Fields({ policy, begun, type, onType }: FieldsProps) {
   );
 }
 
-function Mode({ isNew, onShadow }: { isNew: boolean; onShadow: (isShadow: boolean) => void }) {
-  return (
-    <Field
-      label="Save it"
-      hint="A shadow is judged on what agents do for 14 days, and nothing comes of it but its report. It is promoted from there."
-    >
-      <select
-        name="mode"
-        defaultValue="enforce"
-        onChange={({ currentTarget }) => onShadow(currentTarget.value === 'shadow')}
-      >
-        <option value="enforce">in force at once</option>
-        <option value="shadow">{isNew ? 'as a shadow' : 'as a shadow beside the one in force'}</option>
-      </select>
-    </Field>
-  );
-}
-
 function actionsOf(form: FormData): string[] {
   return form.getAll('actions').map(String);
 }
@@ -276,7 +260,7 @@ function creationOf(form: FormData, type: PolicyType, policy: WholePolicy | unde
     ...{ name: textOf(form, 'name'), type, agent_id: scopeOf(form, policy), actions: actionsOf(form) },
     ...(severity === '' ? {} : { severity }),
     ...(description === '' ? {} : { description }),
-    ...(form.get('mode') === 'shadow' ? { mode: 'shadow' } : {}),
+    ...(form.get('mode') === 'shadow' ? { mode: 'shadow' } : startOf(form, undefined)),
     ...(policy === undefined ? {} : { shadow_of: policy.id }),
   };
 }
@@ -286,5 +270,6 @@ function changeOf(form: FormData, policy: WholePolicy): object {
   return {
     ...{ name: textOf(form, 'name'), actions: actionsOf(form), severity: textOf(form, 'severity') || null },
     ...(description === (policy.description ?? '') ? {} : { description }),
+    ...(policy.mode === 'shadow' ? {} : startOf(form, policy)),
   };
 }

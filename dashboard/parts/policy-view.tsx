@@ -3,6 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../core/api.ts';
+import { nowMs } from '../core/clock.ts';
 import { pathOf, usePolicy } from '../core/policies.ts';
 import { changed, forget } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
@@ -19,6 +20,7 @@ import { PolicyBacktests } from './policy-backtests.tsx';
 import { PolicyEditor } from './policy-editor.tsx';
 import { PolicyRevisions } from './policy-revisions.tsx';
 import { PolicyShadows } from './policy-shadows.tsx';
+import { NotYet } from './policy-start.tsx';
 import { ShadowView } from './shadow-report.tsx';
 import { Reading } from './states.tsx';
 
@@ -132,8 +134,16 @@ function Facts({ policy }: { policy: WholePolicy }) {
       </dd>
       <dt>Status</dt>
       <dd>
-        <span class={`badge ${policy.status}`}>{policy.status}</span>
+        <span class={`badge ${policy.status}`}>{policy.status}</span> <NotYet policy={policy} />
       </dd>
+      {policy.starts_at !== undefined && (
+        <>
+          <dt>In force from</dt>
+          <dd>
+            <Time at={policy.starts_at} />
+          </dd>
+        </>
+      )}
       {policy.mode === 'shadow' && (
         <>
           <dt>Mode</dt>
@@ -199,7 +209,9 @@ function Switch({ policy, onClose }: Changing) {
       <p>
         {isOn
           ? 'From the next second on, no event is judged by it.'
-          : 'From the next second on, events are judged by it.'}
+          : policy.starts_at === undefined || Date.parse(policy.starts_at) <= nowMs()
+            ? 'From the next second on, events are judged by it.'
+            : 'Events are judged by it from its time on.'}
       </p>
       {conflict}
     </Dialog>

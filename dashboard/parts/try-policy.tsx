@@ -10,7 +10,7 @@ import { hrefOf } from '../core/router.ts';
 import { timeText } from '../core/time.ts';
 import type { Evaluated, EventRow, Page } from '../core/types.ts';
 import { visible } from '../core/visible.ts';
-import { EventLink, Outcome } from './buttons.tsx';
+import { EventLink, Outcome, Time } from './buttons.tsx';
 import { checkedJson } from './conditions-editor.tsx';
 import { Field } from './dialog.tsx';
 import { Literal } from './literal.tsx';
@@ -178,11 +178,18 @@ const SAYS = {
   not_matched: 'would not match, and by this policy alone be',
   counted: 'would be counted; until the limit is over it is',
   asked: 'would be asked about by its check, which was not called; without it it is',
+  not_started: 'would not be judged yet, and is',
 };
 
 type Judged = Evaluated['judged'][number];
 
-function NotMatched({ one: { policy_id: id, name, result, unmet = [] }, isDraft }: { one: Judged; isDraft: boolean }) {
+const RESULTS = {
+  ...{ matched: 'matched', not_matched: 'did not match', counted: 'would count it', asked: 'would ask its check' },
+  not_started: 'is not in force yet',
+};
+
+function NotMatched({ one, isDraft }: { one: Judged; isDraft: boolean }) {
+  const { policy_id: id, name, result, unmet = [], starts_at: at } = one;
   return (
     <li>
       {isDraft ? (
@@ -193,7 +200,12 @@ function NotMatched({ one: { policy_id: id, name, result, unmet = [] }, isDraft 
         </a>
       )}{' '}
       <span class="quiet">
-        {result === 'counted' ? 'would count it' : result === 'asked' ? 'would ask its check' : 'did not match'}
+        {RESULTS[result]}
+        {at !== undefined && (
+          <>
+            , from <Time at={at} />
+          </>
+        )}
       </span>
       <Unmet conditions={unmet} />
     </li>

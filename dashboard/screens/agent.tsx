@@ -17,6 +17,7 @@ import { Severity, Time } from '../parts/buttons.tsx';
 import { CostFigure, Costs } from '../parts/costs.tsx';
 import { Cut, Literal } from '../parts/literal.tsx';
 import { Attention, Figures, Policies, Tokens } from '../parts/overview-parts.tsx';
+import { NotYet } from '../parts/policy-start.tsx';
 import { SendAs } from '../parts/send-as.tsx';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
@@ -206,7 +207,8 @@ function OwnPolicies({ id }: { id: string }) {
         {policy.actions.join(', ')}
         {policy.status === 'inactive' && ', switched off'}
         {policy.mode === 'shadow' && ', shadow'}
-      </span>
+      </span>{' '}
+      <NotYet policy={policy} />
     </>
   ));
 }

@@ -106,8 +106,8 @@ function readItems(file: string, kind: Kind): { place: string; item: Record<stri
  */
 export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<string, string>): string {
   const documents = policies.map((policy) => {
-    const { name, description, type, mode, shadow_of, agent_id, conditions, actions, severity, status, ...rest } =
-      policy;
+    const { name, description, type, mode, shadow_of, agent_id, conditions, actions, severity, ...more } = policy;
+    const { status, starts_at, ...rest } = more;
     const unknown = Object.keys(rest).filter((key) => !NOT_DECLARED.includes(key));
     if (unknown.length > 0) throw new Error(`a policy has ${unknown.join(', ')}, of which no file says anything`);
     const declared = {
@@ -121,6 +121,7 @@ export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<
       actions,
       ...(severity === null ? {} : { severity }),
       ...(status === 'active' ? {} : { status }),
+      ...(starts_at === undefined ? {} : { starts_at }),
     };
     return textOfDocument(declared);
   });

@@ -56,10 +56,14 @@ export async function reviewApproval(
   const agent = JSON.parse(agentText) as AgentRecord;
   if (agent.status === 'inactive') return { verdict: 'agent_inactive', agentText };
   // Who is older than that was in force for the event.
-  const isNewer = (updatedAt: string) => Date.parse(updatedAt) >= Date.parse(createdAt) - JUDGED_BEFORE_MS;
+  const isNewer = (changedAt: string) => Date.parse(changedAt) >= Date.parse(createdAt) - JUDGED_BEFORE_MS;
+  const nowMs = Date.now();
   const policies = (await inSlices(policyTexts, readPolicy))
-    .filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agentId))
-    .filter((policy) => isNewer(agent.updated_at) || isNewer(policy.updated_at))
+    .filter((policy) => isInForce(policy, nowMs) && (policy.agent_id === null || policy.agent_id === agentId))
+    .filter(
+      ({ updated_at, starts_at = updated_at }) =>
+        isNewer(agent.updated_at) || isNewer(updated_at) || isNewer(starts_at),
+    )
     .filter((policy) => blocks(policy) || (known !== undefined && changesAnswer(policy, known)));
   if (policies.length === 0) return { verdict: 'allowed', agentText };
   const event = await fetchEvent?.(account, agentId, eventId);

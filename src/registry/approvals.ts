@@ -39,6 +39,7 @@ import {
   present,
   type RegistryStore,
 } from './commit.ts';
+import { isInForce, readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, ownRequest } from './principal.ts';
 
 // On the way to `allowed` an approval is settled against the state of that moment (approval-review.ts): the agent must
@@ -401,7 +402,7 @@ export class Approvals {
     if (after.outcome !== 'allowed') return { after };
     const denied = (comment: string): Settled => ({ after: { ...after, outcome: 'blocked', comment } });
     const policy = await this.#store.redis.hget(this.#keys.policies(account), before.policy_id);
-    if (policy === null || (JSON.parse(policy) as Policy).status !== 'active') return denied(POLICY_GONE_COMMENT);
+    if (policy === null || !isInForce(readPolicy(policy), at)) return denied(POLICY_GONE_COMMENT);
     try {
       return reviewed(after, await reviewApproval(this.#store, this.#reviewing, account, before));
     } catch (error) {

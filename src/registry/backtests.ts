@@ -247,8 +247,13 @@ function rangeOf({ policy, policy_id: policyId, revision, from, to }: BacktestCr
 }
 
 /** By what is known of a revision's life; null: it was not in force. */
-function inForceOf({ status }: Policy, fromMs: number, untilMs: number | null): BacktestRecord['inForce'] {
+function inForceOf(
+  { status, starts_at: startsAt }: Policy,
+  changedMs: number,
+  untilMs: number | null,
+): BacktestRecord['inForce'] {
   if (status !== 'active') return null;
+  const fromMs = startsAt === undefined ? changedMs : Math.max(changedMs, Date.parse(startsAt));
   return {
     fromMs: fromMs + JUDGED_BEFORE_MS,
     untilMs: untilMs === null ? Number.MAX_SAFE_INTEGER : untilMs - JUDGED_BEFORE_MS,

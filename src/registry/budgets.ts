@@ -95,8 +95,9 @@ export class Budgets {
         ? await redis.hvals(keys.policies(account))
         : [(await redis.hget(keys.policies(account), policyId)) ?? []].flat();
     const policies = await inSlices(texts, readPolicy);
+    const nowMs = Date.now();
     return policies
-      .filter((policy) => policy.type === 'budget' && isInForce(policy))
+      .filter((policy) => policy.type === 'budget' && isInForce(policy, nowMs))
       .sort((a, b) => (a.id < b.id ? -1 : 1))
       .map(knownOf);
   }
@@ -191,8 +192,9 @@ function knownOf(policy: Policy): Known {
 /** undefined: whom a call from before the policy would have been charged to is not in its row. */
 function pastOf({ policy, terms: { per, limit }, isPlain }: Known, countedMs: number): PastOfBudget | undefined {
   if (!isPlain || (per !== 'agent' && per !== 'account')) return undefined;
-  const { agent_id: agentId, created_at: createdAt } = policy;
-  const beforeMs = Math.min(Date.parse(createdAt) + JUDGED_BEFORE_MS, countedMs);
+  const { agent_id: agentId, created_at: createdAt, starts_at: startsAt = createdAt } = policy;
+  const beganMs = Math.max(Date.parse(createdAt), Date.parse(startsAt));
+  const beforeMs = Math.min(beganMs + JUDGED_BEFORE_MS, countedMs);
   return { agentId, per, beforeMs, of: limit.unit, currency: limit.currency };
 }
 

@@ -26,12 +26,13 @@ import { quotasOf } from './account-quota.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
-import { isInForce } from './policy-record.ts';
+import { hasBegun, isInForce } from './policy-record.ts';
 import { PolicyTexts } from './policy-texts.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 import { registryMissing } from './registry-missing.ts';
 import type { SessionRecord } from './sessions.ts';
 import { traceKeyOf } from './trace-key.ts';
+import { Upcoming } from './upcoming.ts';
 
 /** `usedMs`: when the session was last used, as far as is known here; the request that uses it writes it. */
 type SignedIn = { principal: Principal; usedMs: number };
@@ -66,6 +67,12 @@ export class RegistryCache {
   /** An account's last set, in force or not. */
   readonly #former = new Map<string, RuleSet>();
   readonly #policyTexts = new PolicyTexts(POLICY_TEXTS_MAX);
+  /** By account: when the next of its policies begins. */
+  readonly #starts = new Upcoming({
+    max: RULE_CACHE_MAX,
+    isNeeded: (account) => this.#rules.get(this.#keys.policies(account)) !== undefined,
+    onDue: (account) => this.#begun(account),
+  });
   readonly #ruleOptions: RuleSetOptions;
   readonly #onPolicies: (account: string, policies: readonly Policy[]) => void;
   /** Shards in use -> their revision by the notices received; undefined while it is being asked for. */
@@ -104,6 +111,7 @@ export class RegistryCache {
 
   async close(): Promise<void> {
     await this.#checks.stop();
+    this.#starts.close();
     this.#reads.close();
     this.#redis.disconnect();
   }
@@ -188,8 +196,11 @@ export class RegistryCache {
       const [texts, priced] = await this.#read(() => Promise.all([this.#reads.hvals(key), this.#reads.get(pricesKey)]));
       // Asked behind it, so that rules which were lost before are not taken for none.
       await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
-      const policies = await this.#policyTexts.activeOf(key, texts);
-      const inForce = policies.filter(isInForce);
+      const active = await this.#policyTexts.activeOf(key, texts);
+      const nowMs = Date.now();
+      const policies = active.filter((policy) => hasBegun(policy, nowMs));
+      this.#starts.set(account, nextStart(active, nowMs));
+      const inForce = policies.filter((policy) => isInForce(policy, nowMs));
       this.#onPolicies(account, inForce);
       const isHashed = inForce.some(
         ({ conditions }) => conditions['redact'] === true || conditions['same'] !== undefined,
@@ -197,6 +208,14 @@ export class RegistryCache {
       const prices = priced === null ? undefined : (JSON.parse(priced) as PriceTableRecord);
       return this.#compile(key, policies, { prices, traceKey: isHashed ? await this.#traceKey(account) : undefined });
     }) as Promise<RuleSet>;
+  }
+
+  /** The set that was compiled before is no longer in force; the next is compiled before an event asks for it. */
+  #begun(account: string): void {
+    const key = this.#keys.policies(account);
+    const isUsed = this.#rules.get(key) !== undefined;
+    this.#rules.invalidate(key);
+    if (isUsed) Promise.resolve(this.rules(account)).catch(() => undefined);
   }
 
   /** Made once: each event asks by them. */
@@ -430,4 +449,14 @@ export class RegistryCache {
 function unexpired(principal: Principal | null): Principal | null {
   if (principal === null || principal.expiresAtMs === null) return principal;
   return Date.now() < principal.expiresAtMs ? principal : null;
+}
+
+/** When the next of those begins that have not; undefined: all have. */
+function nextStart(policies: readonly Policy[], nowMs: number): number | undefined {
+  let next: number | undefined;
+  for (const { starts_at: startsAt } of policies) {
+    const atMs = startsAt === undefined ? 0 : Date.parse(startsAt);
+    if (atMs > nowMs && (next === undefined || atMs < next)) next = atMs;
+  }
+  return next;
 }

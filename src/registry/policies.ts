@@ -25,6 +25,7 @@ import { answerOnce, type Created, type Idempotency, type Keeping } from './idem
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
 import { AGENT_FULL, commonRefusal, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
+import { startMistakes, startOf } from './policy-starts.ts';
 import { type Actor, isWithin, keepWithin, waitingAs } from './principal.ts';
 import { isActiveSequence, roomForSequences } from './sequence-memories.ts';
 import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
@@ -110,10 +111,17 @@ export class Policies {
     { body, revisions }: { body: PolicyPatch; revisions?: readonly number[] | undefined },
     actor: Actor,
   ): Promise<Policy | null> {
-    const { actions, owner, ...rest } = body;
-    const edited = async ({ owner: ownerBefore, ...before }: Policy): Promise<Policy> => {
+    const { actions, owner, starts_at: startsAt, ...rest } = body;
+    const edited = async ({ owner: ownerBefore, starts_at: startBefore, ...before }: Policy): Promise<Policy> => {
+      keepTo(startMistakes(startsAt, before));
       const ownerAfter = owner === undefined ? ownerBefore : owner;
-      const after: Policy = { ...before, ...rest, ...(actions === undefined ? {} : { actions: asArray(actions) }) };
+      const start = startOf(startsAt === undefined ? startBefore : startsAt);
+      const after: Policy = {
+        ...before,
+        ...rest,
+        ...start,
+        ...(actions === undefined ? {} : { actions: asArray(actions) }),
+      };
       if (typeof ownerAfter === 'string') after.owner = ownerAfter;
       const changed = changedFields(before, after);
       if (changed.includes('conditions') || changed.includes('actions'))
@@ -125,7 +133,7 @@ export class Policies {
 
   /**
    * Puts the text of an earlier revision back, as a new one; where nothing differs there is none. Whether the policy is
-   * switched on stays as it is. null: no such policy. `revisions`: only while it is at one of these.
+   * switched on, and from when, stays as it is. null: no such policy. `revisions`: only while it is at one of these.
    */
   restore(
     account: string,
@@ -198,6 +206,7 @@ export class Policies {
     { body, actor, work, atMs }: { body: PolicyCreate; actor: Actor; work: PolicyWork; atMs: number },
   ): Promise<{ policy: Policy; original: Policy | undefined }> {
     const original = await this.#originalOf(account, body, actor);
+    keepTo(startMistakes(body.starts_at, body));
     const policy = newPolicy(body, atMs, original);
     await checkCompiles(work, waitingAs(actor, account), policy);
     return { policy, original };
@@ -207,8 +216,7 @@ export class Policies {
   async #originalOf(account: string, body: PolicyCreate, actor: Actor): Promise<Policy | undefined> {
     const found = body.shadow_of === undefined ? null : await this.#records.get(account, body.shadow_of);
     const original = found !== null && isWithin(actor, found.agent_id) ? found : undefined;
-    const mistakes = shadowMistakes(body, original);
-    if (mistakes.length > 0) throw validationFailed('The policy cannot be kept.', mistakes);
+    keepTo(shadowMistakes(body, original));
     return original;
   }
 
@@ -265,9 +273,15 @@ export function newPolicy(body: PolicyCreate, nowMs: number, original?: Policy):
     severity: body.severity ?? null,
     ...(body.description === undefined ? {} : { description: body.description }),
     status: body.status ?? 'active',
+    ...startOf(body.starts_at),
     created_at: isoTime(nowMs),
     updated_at: isoTime(nowMs),
   };
+}
+
+/** Throws ServiceError validation_failed. */
+function keepTo(mistakes: ErrorDetail[]): void {
+  if (mistakes.length > 0) throw validationFailed('The policy cannot be kept.', mistakes);
 }
 
 function asArray(actions: PolicyAction | PolicyAction[]): PolicyAction[] {
@@ -276,9 +290,10 @@ function asArray(actions: PolicyAction | PolicyAction[]): PolicyAction[] {
 
 /** What a creation's audit entry holds beside the name. */
 export function creationDetails(policy: Policy): object {
-  const { type, revision, conditions, actions, severity, status, mode, shadow_of: original } = policy;
+  const { type, revision, conditions, actions, severity, status, starts_at, mode, shadow_of: original } = policy;
+  const start = starts_at === undefined ? {} : { starts_at };
   const shadow = mode === 'shadow' ? { mode, ...(original === undefined ? {} : { shadow_of: original }) } : {};
-  return { type, revision, after: { conditions, actions, severity, status, ...shadow } };
+  return { type, revision, after: { conditions, actions, severity, status, ...start, ...shadow } };
 }
 
 /** Throws ServiceError validation_failed with what the engine says. `place`: of the policy in the request. */

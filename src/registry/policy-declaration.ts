@@ -27,6 +27,7 @@ import { hasNamedCheck, NO_CHECK, namedCheck } from './external-checks.ts';
 import type { ChangeStep, NamedRecords, Read } from './named-records.ts';
 import { creationDetails, isThere, newPolicy, policyRecords, refusal } from './policies.ts';
 import { readPolicy } from './policy-record.ts';
+import { startMistakes } from './policy-starts.ts';
 import type { Actor } from './principal.ts';
 import { isActiveSequence, roomForSequences } from './sequence-memories.ts';
 import { shadowMistakes, withExpiry } from './shadow-policies.ts';
@@ -102,9 +103,10 @@ export class PolicyDeclarations {
         mistakes.push({ path: `${at}/agent_id`, message: 'no such agent' });
       if (!(await hasNamedCheck(this.#store, account, after))) mistakes.push({ ...NO_CHECK, path: at + NO_CHECK.path });
       if (checked.has(declared)) continue;
+      const starts = startMistakes(declared.starts_at, declared);
       const { type, conditions, actions, agent_id } = after;
       const found = await this.#work.check(account, { type, conditions, actions, agent_id });
-      mistakes.push(...found.map(({ path, message }) => ({ path: at + path, message })));
+      mistakes.push(...[...starts, ...found].map(({ path, message }) => ({ path: at + path, message })));
       checked.add(declared);
     }
     if (mistakes.length > 0) throw cannotApply(mistakes.slice(0, MISTAKES_SHOWN_MAX));
@@ -321,8 +323,22 @@ function actionOf(before: Policy | undefined, declared: Policy | null, differs: 
 /** What a declaration says of a policy. */
 function comparable(policy: Policy | undefined): object {
   if (policy === undefined) return {};
-  const { name, type, mode, shadow_of, agent_id, conditions, actions, severity, description, status, owner } = policy;
-  return { name, type, mode, shadow_of, agent_id, conditions, actions, severity, description, status, owner };
+  const { name, type, mode, shadow_of, agent_id, conditions, actions, severity, description, ...rest } = policy;
+  const { status, starts_at, owner } = rest;
+  return {
+    name,
+    type,
+    mode,
+    shadow_of,
+    agent_id,
+    conditions,
+    actions,
+    severity,
+    description,
+    status,
+    starts_at,
+    owner,
+  };
 }
 
 /** The same for the same plan against the same state. What is said beside it does not count. */

@@ -30,7 +30,7 @@ import {
 } from './approval-review.ts';
 import { answering, type RegistryStore } from './commit.ts';
 import { checkCompiles } from './policies.ts';
-import { isInForce, readPolicy } from './policy-record.ts';
+import { hasBegun, isInForce, readPolicy } from './policy-record.ts';
 
 const MADE_UP = (Object.keys(EvaluatedEvent.properties) as (keyof EvaluatedEvent)[]).filter(
   (name) => name !== 'agent_id' && name !== 'id',
@@ -65,11 +65,14 @@ export class PolicyEvaluations {
       const agent = JSON.parse(agentText) as AgentRecord;
       const event = await this.#eventOf(account, asked);
       if (event === null) return 'no_event';
-      const policies = drafts ?? (await this.#inForce(account, agentId));
+      const { policies, later } =
+        drafts === undefined ? await this.#active(account, agentId) : { policies: drafts, later: [] };
       // A draft is tried for what it says; that the agent is switched off would hide it.
       const isAgentOff = drafts === undefined && agent.status === 'inactive';
       const earlier = (before ?? []).map((one) => viewOf(madeUp(one), agent));
-      return this.#work.evaluate(account, { policies, event: viewOf(event, agent), isAgentOff, before: earlier });
+      const trial = { policies, event: viewOf(event, agent), isAgentOff, before: earlier };
+      const { judged, ...result } = await this.#work.evaluate(account, trial);
+      return { ...result, judged: [...judged, ...later.map(notStarted)] };
     });
   }
 
@@ -87,11 +90,23 @@ export class PolicyEvaluations {
     return madeUp(event);
   }
 
-  async #inForce(account: string, agent: string): Promise<Policy[]> {
+  /** Those in force, and those that will be. */
+  async #active(account: string, agent: string): Promise<{ policies: Policy[]; later: Policy[] }> {
     const texts = await this.#store.redis.hvals(this.#store.keys.policies(account));
-    const policies = await inSlices(texts, readPolicy);
-    return policies.filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agent));
+    const nowMs = Date.now();
+    const active = (await inSlices(texts, readPolicy)).filter(
+      (policy) =>
+        isInForce(policy, Number.POSITIVE_INFINITY) && (policy.agent_id === null || policy.agent_id === agent),
+    );
+    return {
+      policies: active.filter((policy) => hasBegun(policy, nowMs)),
+      later: active.filter((policy) => !hasBegun(policy, nowMs)),
+    };
   }
+}
+
+function notStarted({ id, name, starts_at }: Policy): PolicyEvaluated['judged'][number] {
+  return { policy_id: id, name, result: 'not_started', ...(starts_at === undefined ? {} : { starts_at }) };
 }
 
 function madeUp({ type, payload, trace_id: traceId, timestamp }: Omit<EvaluatedEvent, 'agent_id'>): StoredEvent {

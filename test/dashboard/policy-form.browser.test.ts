@@ -10,6 +10,8 @@ import { conditionsText, tabTo, told } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
 const WIDTHS = [1280, 360];
+/** By the clock of the browser. */
+const TODAY = "new Intl.DateTimeFormat('sv').format(new Date())";
 
 async function form(): Promise<void> {
   const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
@@ -158,6 +160,55 @@ async function form(): Promise<void> {
         await api.delete(`/v1/policies/${made.id}`);
       },
     );
+
+  for (const width of WIDTHS)
+    browserTest(`a tool is forbidden for one agent from tomorrow, ${width} px`, {}, async (t, open) => {
+      const { page } = await open({ viewport: { width, height: 800 } });
+      await signIn(page, service);
+      await go(page, 'policies?new=1');
+      const dialog = page.getByRole('dialog');
+      await dialog.getByLabel('Name').fill(`no wires ${width}`);
+      await dialog.getByLabel('Applies to').selectOption({ label: 'payer' });
+      await dialog.getByLabel('Value of condition 2').fill('wire');
+      await dialog.getByLabel('Save it').selectOption({ label: 'in force from a time on' });
+      const from = dialog.getByRole('textbox', { name: /^In force from/ });
+      await dialog.getByText('By the clock of Europe/Berlin').waitFor();
+      const today = await page.evaluate<string>(TODAY);
+      t.ok((await from.inputValue()) > `${today}T23:59`, 'tomorrow at first');
+      t.match(await from.inputValue(), /T00:00$/);
+      await dialog.getByRole('checkbox', { name: 'block', exact: true }).check();
+      await axeInBothSchemes(t, page, `a policy for later, ${width} px`);
+      await dialog.getByRole('button', { name: 'Save' }).click();
+      const row = page.getByRole('row', { name: `no wires ${width}` });
+      await row.getByText('from tomorrow 00:00').waitFor();
+      await axeInBothSchemes(t, page, `a policy that waits, ${width} px`);
+      const [made] = (await api.get(`/v1/policies?q=wires%20${width}`)).json.items;
+      const midnight = await page.evaluate<string>('new Date(new Date().setHours(24, 0, 0, 0)).toISOString()');
+      t.match(made, { agent_id: agent, actions: ['block', 'log'], starts_at: midnight }, 'by the clock of the browser');
+      t.match((await send({ tool: 'wire' })).json.policy_result, { outcome: 'allowed' }, 'until then it may');
+      const isWide = await page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
+      t.notOk(isWide, 'nothing stands out of the page');
+
+      await page.getByRole('button', { name: 'Try an event' }).click();
+      await dialog.getByRole('button', { name: 'Try', exact: true }).click();
+      await dialog.getByText(/is not in force yet, from \d{4}-/).waitFor();
+      await page.keyboard.press('Escape');
+
+      await row.getByRole('link', { name: `no wires ${width}` }).click();
+      await page.getByText('In force from').waitFor();
+      await page.getByRole('button', { name: 'Change' }).click();
+      t.equal(await dialog.getByLabel('Save it').inputValue(), 'later', 'as it is');
+      await from.fill('2998-12-31T23:30');
+      await dialog.getByRole('button', { name: 'Save' }).click();
+      await page.getByText('from 2998-12-31 23:30').first().waitFor();
+      await page.getByRole('button', { name: 'Change' }).click();
+      await dialog.getByLabel('Save it').selectOption({ label: 'in force at once' });
+      await dialog.getByRole('button', { name: 'Save' }).click();
+      await page.getByText('from 2998-12-31 23:30').first().waitFor({ state: 'detached' });
+      t.notOk('starts_at' in (await api.get(`/v1/policies/${made.id}`)).json);
+      t.match((await send({ tool: 'wire' })).json.policy_result, { outcome: 'blocked' }, 'from now on it may not');
+      await api.delete(`/v1/policies/${made.id}`);
+    });
 
   browserTest('of a draft that would be refused it counts nothing', { mayFail: /400/ }, async (_, open) => {
     const { page } = await open();

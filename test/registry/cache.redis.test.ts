@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { SESSION_IDLE_MS, SESSION_MS_MAX } from '../../src/common/limits.ts';
 import { Authenticator } from '../../src/http/admission/authenticate.ts';
+import type { RuleSet } from '../../src/policy/engine.ts';
 import type { RedisAddress } from '../../src/redis/client.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';
@@ -44,6 +45,7 @@ const block = (name: string) => ({
 });
 const statusIn = async (cache: RegistryCache, account: string, id: string) =>
   (await cache.agent(account, id))?.record.status;
+const sizeOf = (rules: unknown) => (rules as RuleSet).size;
 const isPlain = (value: unknown) => !(value instanceof Promise);
 const ping = () => store.redis.ping();
 /** Ms until it holds, as we and Redis had them. */
@@ -99,6 +101,42 @@ t.test('a change is in force on two fronts within a second', async (t) => {
   // The check that trusts no notice comes every 500 ms: with notices it is far quicker.
   t.ok(slowest < 200, `100 changes, the slowest after ${slowest} ms`);
 });
+
+t.test(
+  'a policy begins at its time, on each front and on one that starts meanwhile, and nobody waits for it',
+  async (t) => {
+    const before = await startCache(t);
+    const account = newAccount();
+    await policies.create(account, block('always'), actor);
+    await policies.create(account, { ...block('far'), starts_at: '2999-01-01T00:00:00Z' }, actor);
+    await policies.create(account, { ...block('over'), starts_at: '2020-01-01T00:00:00+02:00' }, actor);
+    const namesIn = async (cache: RegistryCache) =>
+      [...(await cache.rules(account)).rules.values()].map(({ policy }) => policy.name).sort();
+    const startsMs = Date.now() + 1_500;
+    const soon = JSON.parse(
+      (await policies.create(account, { ...block('soon'), starts_at: new Date(startsMs).toISOString() }, actor)).answer,
+    );
+    t.equal(soon.starts_at, new Date(startsMs).toISOString());
+    const after = await startCache(t);
+    for (const cache of [before, after]) {
+      const names = await namesIn(cache);
+      if (Date.now() < startsMs) t.same(names, ['always', 'over'], 'not before its time');
+    }
+    const caches = [before, after];
+    // No event asks for the rules meanwhile: what is known is only looked at.
+    const known = () =>
+      caches.map((cache) => cache.rules(account)).every((rules) => isPlain(rules) && sizeOf(rules) === 3);
+    await eventually(known, ping);
+    t.ok(Date.now() >= startsMs, 'not before its time');
+    for (const cache of caches) t.same(await namesIn(cache), ['always', 'over', 'soon']);
+
+    await policies.patch(account, soon.id, { body: { starts_at: '2999-01-01T00:00:00Z' } }, actor);
+    await eventually(async () => (await Promise.all(caches.map(namesIn))).every((names) => names.length === 2), ping);
+    await policies.patch(account, soon.id, { body: { starts_at: null } }, actor);
+    await eventually(async () => (await Promise.all(caches.map(namesIn))).every((names) => names.length === 3), ping);
+    t.notOk('starts_at' in (await policies.get(account, soon.id))!);
+  },
+);
 
 t.test('a new key works, a revoked one does not, an expired one neither', async (t) => {
   const cache = await startCache(t);

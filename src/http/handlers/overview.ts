@@ -42,6 +42,7 @@ import {
   POLICIES_MAX,
 } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
+import { isInForce } from '../../registry/policy-record.ts';
 import { allComplete, ask, json, markIncomplete, onlyOne } from '../answers/reply.ts';
 import { anyOf, type QueryOf, text, time, timeZone } from '../reading/query.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
@@ -249,10 +250,12 @@ async function shownAgents({ call, parts, of }: OverviewQuery): Promise<{ total:
 async function inForceFor({ account, query, principal }: OverviewCall, { registry }: Parts): Promise<Policy[]> {
   const agents: AnyOf<string> | undefined = query.agent_id;
   const { items } = await registry.policies.list(account, { status: ['active'], limit: POLICIES_MAX, offset: 0 });
+  const nowMs = Date.now();
   return items.filter(
-    ({ mode, agent_id: scope }) =>
-      mode !== 'shadow' &&
-      (agents === undefined || (scope === null ? principal.agentId === null : valuesOf(agents).includes(scope))),
+    (policy) =>
+      isInForce(policy, nowMs) &&
+      (agents === undefined ||
+        (policy.agent_id === null ? principal.agentId === null : valuesOf(agents).includes(policy.agent_id))),
   );
 }
 
