@@ -92,6 +92,9 @@ export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;
 /** What a declaration makes of a policy. */
 export const PLANNED_ACTIONS = ['create', 'update', 'replace', 'delete', 'unchanged'] as const;
 
+/** What is said of a service's backups: the last is old, or there was none. */
+export const BACKUP_STATES = ['old', 'never'] as const;
+
 /** What an evaluation says of each policy. */
 export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted', 'asked', 'not_started'] as const;
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];

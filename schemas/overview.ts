@@ -1,7 +1,7 @@
 // The overview: what a window of time had, beside the same time a day and a week before, and what needs a person.
 // A part that could not be counted is null, so that one slow query takes no other part away.
 import Type from 'typebox';
-import { STATUSES } from './closed-sets.ts';
+import { BACKUP_STATES, STATUSES } from './closed-sets.ts';
 import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
@@ -160,12 +160,45 @@ const Deliveries = Type.Object({
   kept_mails: about(Count, 'Mails of the window that went to the outbox folder, since no SMTP server is set.', 0),
 });
 
+/** What there is to see to in the service as a whole. */
+const ServiceCare = Type.Object({
+  faults: about(
+    Type.Array(Type.String()),
+    'What `/readyz` finds amiss, beginning with the part: a store that does not answer, a disk without room. Empty: nothing.',
+    ['clickhouse: reachability: no answer within 2 s'],
+  ),
+  dead_entries: about(
+    Count,
+    'Entries that could not be processed and were put aside: `gatehouse dead list` has them.',
+    0,
+  ),
+  store_behind_seconds: about(Count, 'How old the oldest event is that was taken and not stored yet. 0: none is.', 0),
+  backup: about(
+    orNull(Type.Enum([...BACKUP_STATES])),
+    '`old`: the last one that ended well is older than 36 hours. `never`: there was none in the first day. null: nothing is to be said of it.',
+    null,
+  ),
+  last_backup_at: about(orNull(ResponseTime), 'The moment that the last backup holds. null: there was none.', null),
+  is_audit_invalid: about(
+    Type.Boolean(),
+    'The last daily verification found the audit chain of the account broken.',
+    false,
+  ),
+});
+export type ServiceCare = Type.Static<typeof ServiceCare>;
+
 const Attention = Type.Object({
   agents_down: about(Count, 'Agents that were reported as silent and have not been heard since.', 0),
   untold_policies: about(
     Count,
     'Policies in force that ask for an alert while no active alert tells of `policy_violation`. 0 for a key that is bound to an agent.',
     0,
+  ),
+  service: Type.Optional(
+    about(
+      orNull(ServiceCare),
+      'What is amiss in the service itself. null: not known now. Left out: the key is no `admin`, or is bound to an agent.',
+    ),
   ),
 });
 export type OverviewAttention = Type.Static<typeof Attention>;

@@ -7,9 +7,9 @@ import { changeText, eventsOf, shortNumber } from '../core/overview.ts';
 import { many } from '../core/plural.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
-import { countdownText } from '../core/time.ts';
+import { countdownText, spanText } from '../core/time.ts';
 import type { Compared, Overview } from '../core/types.ts';
-import { useNow } from './buttons.tsx';
+import { Time, useNow } from './buttons.tsx';
 import { Literal } from './literal.tsx';
 
 type Of = { overview: Overview; agentId?: string };
@@ -51,6 +51,7 @@ export function Attention({ overview, agentId }: Of) {
         {many(attention.untold_policies, 'policy asks', 'policies ask')} for an alert, and no alert tells of violations
       </a>,
     );
+  if (agentId === undefined) notes.push(...careNotes(attention.service));
   if (notes.length === 0) return null;
   return (
     <section class="attention" aria-label="Needs attention">
@@ -62,6 +63,39 @@ export function Attention({ overview, agentId }: Of) {
     </section>
   );
 }
+
+/** What only those hear of who look after the service: with where, or by which command, it is seen to. */
+function careNotes(care: Overview['attention']['service']): ComponentChildren[] {
+  if (care === undefined) return [];
+  if (care === null) return ['What the service has to see to is not known now'];
+  const notes: ComponentChildren[] = care.faults.map((fault) => <Literal text={fault} />);
+  if (care.dead_entries > 0)
+    notes.push(
+      <>
+        {many(care.dead_entries, 'entry was', 'entries were')} put aside: <code>gatehouse dead list</code> says why
+      </>,
+    );
+  if (care.store_behind_seconds >= BEHIND_S)
+    notes.push(`Storing is ${spanText(care.store_behind_seconds * 1_000)} behind: lists lack what came since`);
+  if (care.is_audit_invalid)
+    notes.push(<a href={hrefOf('audit')}>The audit chain did not verify: verify it here to see where</a>);
+  if (care.backup === 'old' && care.last_backup_at !== null)
+    notes.push(
+      <>
+        The last backup is <Time at={care.last_backup_at} ago />: <code>gatehouse backup DIR</code> makes one
+      </>,
+    );
+  if (care.backup === 'never')
+    notes.push(
+      <>
+        There was no backup yet: <code>gatehouse backup DIR</code> makes one
+      </>,
+    );
+  return notes;
+}
+
+/** Less is seen after every pause. */
+const BEHIND_S = 10;
 
 function Left({ expiresAt }: { expiresAt: string }) {
   const now = useNow();

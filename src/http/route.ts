@@ -11,6 +11,7 @@ import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Scope } from '../../schemas/closed-sets.ts';
 import type { ConnectionRecord } from '../../schemas/connection.ts';
+import type { ServiceCare } from '../../schemas/overview.ts';
 
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { Feed } from '../audit/feed.ts';
@@ -70,6 +71,14 @@ export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
 
 /** What handlers work with. */
+/** What those who run the service have to see to. `isOwn`: it keeps its stores itself. `invalid`: accounts. */
+export type CareFound = Pick<ServiceCare, 'dead_entries' | 'store_behind_seconds'> & {
+  /** Epoch ms; 0: there was no backup. */
+  lastBackupMs: number;
+  isOwn: boolean;
+  invalid: readonly string[];
+};
+
 export type Parts = {
   ingest: Pick<Ingest, 'submit'>;
   spans: Pick<SpansIntake, 'submit'>;
@@ -121,6 +130,7 @@ export type Parts = {
   /** What accounts may set, and where they have set nothing. */
   retention: RetentionSettings;
   health: Health;
+  care: () => Promise<CareFound>;
   /** Aborted: the process was asked to end, and is to get no more traffic. */
   leaving: Pick<AbortSignal, 'aborted'>;
   /** The limits of bodies, and of one event wherever it comes. */

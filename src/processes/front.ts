@@ -110,6 +110,7 @@ import {
   mostRetentionDays,
   redisAddress,
 } from './clients.ts';
+import { serviceCare } from './service-care.ts';
 import type { WorkerContext } from './worker-process.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
@@ -197,6 +198,7 @@ export async function frontParts({
     backlogFull: () => backlog.full(),
     ...{ limiter: makeLimiter({ redis, keys }, config, limitSignals), quotas },
     health: sharedReadiness(() => readiness({ redis, keys, clickhouse, watch, leaving, room: link.room })),
+    care: serviceCare({ redis, keys, isOwn: () => link.room !== undefined }),
     leaving,
     refusal: (writes) => watch.refusal(writes) ?? (writes ? refusalOf(link.room) : undefined),
     requestLimit: requestLimit(config),

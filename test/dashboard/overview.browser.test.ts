@@ -2,6 +2,8 @@
 // each leads to what was counted, everything works by keys alone, fits a phone, and keys that may less see less.
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
+import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { Keys } from '../../src/redis/keys.ts';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
@@ -121,6 +123,44 @@ async function overviewPages(): Promise<void> {
     t.match(await rows.getByRole('link').first().textContent(), /oncall@example\.com/);
     await api.delete(`/v1/alerts/${id}`);
   });
+
+  browserTest(
+    'those who look after the service read what is amiss in it, and where it is seen to',
+    {},
+    async (t, open) => {
+      const { redisUrl, redisCluster } = await service.addresses();
+      const redis = connectCommands({ url: redisUrl, cluster: redisCluster });
+      t.teardown(() => redis.disconnect());
+      await waitUntilReady(redis, 60_000);
+      const keys = new Keys({ prefix: 'gh-', partitions: 8 });
+      const account = (await api.get('/v1/account')).json.id as string;
+      await redis.xadd(keys.dead(1), '*', 'why', 'x', 'at', '1', 'from', '1-1', 'group', 'store');
+      await redis.set(keys.backupNote(), String(now - 3 * DAY_MS));
+      const before = await redis.get(keys.auditVerification());
+      await redis.set(keys.auditVerification(), JSON.stringify({ ...JSON.parse(before ?? '{}'), invalid: [account] }));
+      await api.until(
+        () => api.get('/v1/overview'),
+        ({ json }) => json.attention.service.is_audit_invalid,
+      );
+      for (const viewport of SIZES) {
+        const { page } = await open({ viewport });
+        await signIn(page, service, '');
+        const attention = page.getByRole('region', { name: 'Needs attention' });
+        await attention.getByText('1 entry was put aside: gatehouse dead list says why').waitFor();
+        await attention.getByText(/The last backup is 3 d ago: gatehouse backup DIR makes one/).waitFor();
+        await fits(t, page, `what is amiss, ${viewport.width} px`);
+        await attention.getByRole('link', { name: /audit chain did not verify/ }).click();
+        await page.getByRole('heading', { name: 'Audit log', level: 1 }).waitFor();
+      }
+      const { key } = (await api.post('/v1/api-keys', { label: 'no admin', scope: 'read' })).json;
+      const { page } = await open();
+      await signIn(page, { url: service.url, key }, '');
+      const attention = page.getByRole('region', { name: 'Needs attention' });
+      t.notMatch(await attention.textContent(), /put aside|backup|chain/);
+      await redis.xtrim(keys.dead(1), 'MAXLEN', 0);
+      await redis.del(keys.backupNote(), keys.auditVerification());
+    },
+  );
 
   browserTest("an agent's page has what is its own, and how to send as it", {}, async (t, open) => {
     const { page } = await open();

@@ -56,6 +56,10 @@ const query = {
     'Time zone (IANA name) by whose clock the day begins, and by which a day and a week before are found. Left out: UTC',
   ),
 };
+const DAY_MS = 86_400_000;
+/** As ops/prometheus-alerts.yaml has it. */
+const BACKUP_OLD_MS = 1.5 * DAY_MS;
+
 type OverviewCall = Call<unknown, QueryOf<typeof query>>;
 /** What every part works with. `in force` of the agents that are asked for. */
 type OverviewQuery = { call: OverviewCall; parts: Parts; of: OverviewOf; inForce: readonly Policy[] };
@@ -92,7 +96,8 @@ export const overviewRoutes: Route[] = [
       const of = { windows, agentId, excludeAgents, settle: decisions.settle, signal: call.client.signal };
       const asked = { call, parts, of, inForce: await inForceFor(call, parts) };
       const [now, day, week] = windows.map(shownWindow) as [ShownWindow, ShownWindow, ShownWindow];
-      const attention = await attentionOf(asked);
+      const caring = serviceOf(asked);
+      const attention = { ...(await attentionOf(asked)), ...(await caring) };
       const counted = await countedOf(asked);
       const body: Overview = {
         ...{ zone, window: now, day_before: day, week_before: week },
@@ -277,6 +282,39 @@ async function policiesOf({ call, parts, of, inForce }: OverviewQuery): Promise<
   const idle = inForce.filter(({ id }) => !ids.has(id));
   const items = idle.slice(0, OVERVIEW_IDLE_MAX).map(({ id, name }) => ({ id, name }));
   return { in_force: inForce.length, matched, never_matched: { total: idle.length, items } };
+}
+
+/** What is amiss in the service, for those who look after it. Never rejects. */
+async function serviceOf({
+  call: { account, principal },
+  parts: { care, health, registry },
+}: OverviewQuery): Promise<Pick<OverviewAttention, 'service'>> {
+  if (principal.scope !== 'admin' || principal.agentId !== null) return {};
+  try {
+    const [{ lastBackupMs, isOwn, invalid, ...rest }, { faults, degraded }, record] = await Promise.all([
+      care(),
+      health(),
+      registry.accounts.get(account),
+    ]);
+    const ageMs = record === null ? 0 : Date.now() - Date.parse(record.created_at);
+    // Stores of the operator's own are backed up by other means.
+    const isNever = lastBackupMs === 0 && isOwn && ageMs > DAY_MS;
+    const isOld = lastBackupMs > 0 && Date.now() - lastBackupMs > BACKUP_OLD_MS;
+    return {
+      service: {
+        faults: [
+          ...faults.map(({ path, message }) => `${path}: ${message}`),
+          ...(degraded === undefined ? [] : [`redis: ${degraded}`]),
+        ],
+        ...rest,
+        backup: isNever ? 'never' : isOld ? 'old' : null,
+        last_backup_at: lastBackupMs === 0 ? null : isoTime(lastBackupMs),
+        is_audit_invalid: invalid.includes(account),
+      },
+    };
+  } catch {
+    return { service: null };
+  }
 }
 
 async function attentionOf({ call, parts: { registry }, inForce }: OverviewQuery): Promise<OverviewAttention> {
