@@ -94,8 +94,13 @@ export const Connection = Type.Object({
   status: about(Type.Enum([...STATUSES]), '`inactive`: nothing is judged.'),
   created_at: about(ResponseTime, 'When it was made.'),
   updated_at: about(ResponseTime, 'When it was last changed.'),
+  last_request_at: about(
+    Type.Union([ResponseTime, Type.Null()]),
+    'When the last request came to its address, signed or not, some seconds late. null: there was none yet.',
+    null,
+  ),
 });
 export type Connection = Type.Static<typeof Connection>;
 
 /** As it is kept. */
-export type ConnectionRecord = Omit<Connection, 'secrets_set'> & { secrets: string[] };
+export type ConnectionRecord = Omit<Connection, 'secrets_set' | 'last_request_at'> & { secrets: string[] };

@@ -70,6 +70,36 @@ export const CheckPatch = Type.Object(
 );
 export type CheckPatch = Type.Static<typeof CheckPatch>;
 
+const Calls = Type.Integer({ minimum: 0 });
+const Ms = Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]);
+
+/** What the last 200 calls of the last day came to, over all processes. */
+export const CheckActivity = Type.Object({
+  calls: about(Calls, 'How many there were, 200 at most.', 200),
+  failures: about(
+    Type.Object({
+      timeout: about(Calls, 'Those that were not answered in time.', 3),
+      error: about(Calls, 'Those that failed, or whose answer could not be read.', 0),
+      overload: about(
+        Calls,
+        'Those that were not made: too many were under way, or the check is not asked at the moment.',
+        0,
+      ),
+      too_large: about(Calls, 'Those that were not made: the text was too large.', 0),
+    }),
+    'Those of which nothing was learned, by the reason.',
+  ),
+  p50_ms: about(Ms, 'Half of them took at most so many ms. null: there were none.', 42),
+  p95_ms: about(Ms, '95 % of them took at most so many ms. null: there were none.', 180),
+  last_call_at: about(Type.Union([ResponseTime, Type.Null()]), 'When the last one ended. null: there were none.'),
+  open_on: about(
+    Calls,
+    'How many processes do not ask it at the moment, since it failed again and again (circuit breaker). 0: all do.',
+    0,
+  ),
+});
+export type CheckActivity = Type.Static<typeof CheckActivity>;
+
 export const ExternalCheck = Type.Object({
   id: about(Type.String(), 'Id of the check.', exampleId('chk')),
   name: about(Type.String(), 'Unique among the checks of the account; what policies name.', 'guard'),
@@ -83,6 +113,9 @@ export const ExternalCheck = Type.Object({
   language: Type.Optional(about(Type.String(), 'The language of texts. Left out: of no meaning here.', 'en')),
   created_at: about(ResponseTime, 'When it was made.'),
   updated_at: about(ResponseTime, 'When it was last changed.'),
+  activity: Type.Optional(
+    about(CheckActivity, 'What its calls came to. Left out unless a list of checks is asked for it.'),
+  ),
 });
 export type ExternalCheck = Type.Static<typeof ExternalCheck>;
 
@@ -113,4 +146,4 @@ export const CheckTried = Type.Object({
 export type CheckTried = Type.Static<typeof CheckTried>;
 
 /** As it is kept. `agent_id`: it is of the whole account, as all records with names say (named-records.ts). */
-export type CheckRecord = Omit<ExternalCheck, 'secret_set'> & { secret: string | null; agent_id: null };
+export type CheckRecord = Omit<ExternalCheck, 'secret_set' | 'activity'> & { secret: string | null; agent_id: null };

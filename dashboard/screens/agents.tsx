@@ -45,6 +45,7 @@ export function Agents() {
             <span class="hidden"> – take this filter away</span>
           </button>
         )}
+        {!isBound() && <a href={hrefOf('connections')}>Connections</a>}
         {may('configure') && !isBound() && (
           <button type="button" class="primary" onClick={() => setDialog('register')}>
             Register an agent

@@ -85,6 +85,7 @@ function Head({ areBacktests }: { areBacktests: boolean }) {
         </nav>
       )}
       {!areBacktests && <Search label="Part of a name" />}
+      {!isBound() && <a href={hrefOf('checks')}>Checks</a>}
       {may('configure') && (
         <button type="button" onClick={() => setParams({ try: '1' })}>
           Try an event

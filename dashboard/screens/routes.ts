@@ -48,6 +48,22 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./policies.tsx')).Policies,
   },
   {
+    path: 'checks',
+    title: 'Checks',
+    listed: false,
+    found: true,
+    account: true,
+    load: async () => (await import('./checks.tsx')).Checks,
+  },
+  {
+    path: 'connections',
+    title: 'Connections',
+    listed: false,
+    found: true,
+    account: true,
+    load: async () => (await import('./connections.tsx')).Connections,
+  },
+  {
     path: 'anomalies',
     title: 'Anomalies',
     listed: true,

@@ -198,6 +198,9 @@ export const OUTGOING_BATCH_BYTES_MAX = 900_000;
 export const OUTGOING_RETRY_MS = { minMs: 1_000, maxMs: 300_000 } as const;
 /** So often the place of an outgoing feed is put into the registry, for a Redis that loses it. */
 export const OUTGOING_NOTED_MS = 600_000;
+/** So many calls of a check are shown, the last of a day: enough for a p95, and 10 KB. */
+export const CHECK_CALLS_KEPT = 200;
+export const CHECK_CALLS_MS_MAX = 86_400_000;
 /** What a product sends of a conversation, by its description, and room for another way of counting. */
 export const INFERENCE_BYTES_MAX = 10 * MiB;
 /**

@@ -35,6 +35,7 @@ import type { ApprovalWaits } from '../registry/approval-waits.ts';
 import type { Approvals } from '../registry/approvals.ts';
 import type { Backtests } from '../registry/backtests.ts';
 import type { Budgets } from '../registry/budgets.ts';
+import type { CheckActivities } from '../registry/check-activity.ts';
 import type { Connections } from '../registry/connections.ts';
 import type { Conversations } from '../registry/conversations.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
@@ -104,6 +105,7 @@ export type Parts = {
     connections: Connections;
     checks: ExternalChecks;
     outgoingFeeds: OutgoingFeeds;
+    checkActivities: Pick<CheckActivities, 'read'>;
     conversations: Conversations;
     prices: PriceTables;
     budgets: Budgets;

@@ -86,6 +86,7 @@ export class Server {
   readonly #admission: Admission;
   readonly #keyUses: KeyUses;
   readonly #sessionUses: KeyUses;
+  readonly #connectionUses: KeyUses;
   readonly #requestLog: RequestLog;
   readonly #answerMsMax: number;
   #sweep: NodeJS.Timeout | undefined;
@@ -96,6 +97,7 @@ export class Server {
     this.#answerMsMax = 2 * options.config.queryTimeoutSeconds * 1000 + READ_WAIT_MS_MAX + ANSWER_MARGIN_MS;
     this.#keyUses = new KeyUses(options.registry.apiKeys);
     this.#sessionUses = new KeyUses(options.registry.sessions);
+    this.#connectionUses = new KeyUses(options.registry.connections);
     const { metrics, routes, onRefused = () => undefined } = options;
     const count = requestCounter(metrics, routes, onRefused);
     this.#requestLog = new RequestLog(options);
@@ -134,6 +136,7 @@ export class Server {
       callers,
       signIns: new AddressLimit(),
       sessionUses: this.#sessionUses,
+      connectionUses: this.#connectionUses,
       browsers: new BrowserSessions({ publicUrl, isTrusted: (peer) => callers.trusts(peer) }),
       shedding,
       scheduler,
@@ -160,6 +163,7 @@ export class Server {
     const { host, port } = this.#options.config;
     this.#keyUses.start();
     this.#sessionUses.start();
+    this.#connectionUses.start();
     this.#sweep = setInterval(() => this.#failForgotten(), REQUEST_SWEEP_MS);
     this.#sweep.unref();
     return this.#transport.listen(host, port);
@@ -175,7 +179,7 @@ export class Server {
     clearInterval(this.#sweep);
     this.#transport.close();
     this.#requestLog.close();
-    await Promise.all([this.#keyUses.stop(), this.#sessionUses.stop()]);
+    await Promise.all([this.#keyUses, this.#sessionUses, this.#connectionUses].map((uses) => uses.stop()));
   }
 
   #isQuiet(): boolean {

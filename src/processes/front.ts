@@ -69,6 +69,7 @@ import { ApprovalWaits } from '../registry/approval-waits.ts';
 import { Approvals } from '../registry/approvals.ts';
 import { Backtests, type FetchRevision } from '../registry/backtests.ts';
 import { RegistryCache } from '../registry/cache.ts';
+import { CheckActivities } from '../registry/check-activity.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { Connections } from '../registry/connections.ts';
 import { Conversations } from '../registry/conversations.ts';
@@ -166,7 +167,12 @@ export async function frontParts({
   const barrier = new ReadBarrier({ redis, keys });
   const quotas = makeQuotas({ redis, keys }, clickhouse, metrics);
   const callbacks = eventCallbacks(metrics, usage, quotas);
-  const { checkCalls, checks, watching } = makeChecks(config, { log, metrics }, { signals: limitSignals, cache });
+  const checkActivities = new CheckActivities({ redis, keys });
+  const { checkCalls, checks, watching } = makeChecks(
+    config,
+    { log, metrics },
+    { signals: limitSignals, cache, checkActivities },
+  );
   const spendStore = new SpendStore(redis, keys);
   const spends = new SpendBatcher(spendStore);
   const budgets = makeBudgets({ redis, keys }, { spends: spendStore, clickhouse, barrier });
@@ -179,7 +185,8 @@ export async function frontParts({
     fetchEvent: eventsOnceStored(clickhouse, barrier),
     fetchRevision: revisionsOnceStored(clickhouse, barrier),
   };
-  const registry = { ...makeRegistry({ redis, keys }, fetching, targetRules(config), judging), budgets };
+  const made = makeRegistry({ redis, keys }, fetching, targetRules(config), judging);
+  const registry = { ...made, budgets, checkActivities };
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const intake = { redis, keys, clickhouse, cache, backlog, judging, registry, inHand };
   const spans = makeSpansIntake({ ...intake, notes, metrics, log });
@@ -215,6 +222,7 @@ export async function frontParts({
     { name: 'rate limits', start: () => undefined, stop: () => closed([rateLimits, shadowLimits]) },
     { name: 'watching checks', start: () => undefined, stop: () => watching.stop() },
     { name: 'checks', start: () => undefined, stop: () => checkCalls.stop() },
+    { name: 'activity of checks', start: () => checkActivities.start(), stop: () => checkActivities.stop() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
@@ -349,9 +357,9 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
 function makeChecks(
   config: Config,
   { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>,
-  { signals, cache }: { signals: LimitSignals; cache: RegistryCache },
+  { cache, ...noted }: CheckNotes & { cache: RegistryCache },
 ) {
-  const checkCalls = makeCheckCalls(config, { log, metrics }, signals);
+  const checkCalls = makeCheckCalls(config, { log, metrics }, noted);
   const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
   const onDropped = () => metrics.inc('gatehouse_check_watch_dropped_total', {});
   return {
@@ -361,10 +369,12 @@ function makeChecks(
   };
 }
 
+type CheckNotes = { signals: LimitSignals; checkActivities: CheckActivities };
+
 function makeCheckCalls(
   config: Config,
   { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>,
-  signals: LimitSignals,
+  { signals, checkActivities }: CheckNotes,
 ): CheckCalls {
   const labels = new CheckLabels(config.metricsPort === undefined ? 0 : METRICS_CHECKS_MAX);
   metrics.set('gatehouse_check_breakers_open', {}, 0);
@@ -375,9 +385,11 @@ function makeCheckCalls(
       const check = labels.of(id);
       metrics.inc('gatehouse_check_calls_total', { check, result });
       metrics.observe('gatehouse_check_seconds', { check }, seconds);
+      checkActivities.note(id, result, 1000 * seconds);
     },
     onBreaker(check, isOpen) {
       metrics.set('gatehouse_check_breakers_open', {}, labels.breaker(check.id, isOpen));
+      checkActivities.breaker(check.id, isOpen);
       if (isOpen) signals.noteCheck(check.account, check);
     },
   });
@@ -443,7 +455,7 @@ function makeRegistry(
   { fetchEvent, fetchRevision }: { fetchEvent: FetchEvent; fetchRevision: FetchRevision },
   rules: TargetRules,
   work: PolicyWork & Pick<JudgingWorker, 'trials'>,
-): Omit<Parts['registry'], 'budgets'> {
+): Omit<Parts['registry'], 'budgets' | 'checkActivities'> {
   const agents = new Agents(store);
   const policies = new Policies(store, work);
   return {

@@ -175,6 +175,8 @@ export class Keys {
   viewNames = (account: string) => this.#a(account, 'view-names');
   /** Hash connection id -> JSON ConnectionRecord. */
   connections = (account: string) => this.#a(account, 'connections');
+  /** Hash connection id -> epoch ms of the last request to its address. */
+  connectionUses = (account: string) => this.#a(account, 'connection-uses');
   connectionNames = (account: string) => this.#a(account, 'connection-names');
   /** Hash connection id -> account id. A connection's id hashes to the shard of its account. */
   connectionAccounts = (shard: number) => this.#r(shard, 'connection-accounts');
@@ -191,6 +193,10 @@ export class Keys {
   /** String `<owner>:<fence>`, PEXPIRE: who sends it; and an integer that rises with every change of owner. */
   outgoingFeedLease = (account: string, id: string) => this.#a(account, `outgoing-feed:${id}:lease`);
   outgoingFeedFence = (account: string, id: string) => this.#a(account, `outgoing-feed:${id}:fence`);
+  /** List, newest first, PEXPIRE 1 day: `<epoch ms> <result> <ms>` of the last calls of a check. */
+  checkCalls = (id: string) => this.#r(this.shardOf(id), `check-calls:${id}`);
+  /** Hash process -> epoch ms, PEXPIRE 15 s: until when it does not ask the check, unless it says so again. */
+  checkBreakers = (id: string) => this.#r(this.shardOf(id), `check-breakers:${id}`);
   /** Sorted set of how the names of the account's conversations end, by epoch ms of their last turn, PEXPIRE 1 day. */
   conversations = (account: string) => this.#a(account, 'conversations');
   /** Sorted set message hash -> epoch ms, PEXPIRE 1 day: messages that were let through. */

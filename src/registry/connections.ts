@@ -46,14 +46,21 @@ export class Connections {
   }
 
   get(account: string, id: string): Promise<Connection | null> {
-    return answering(async () => shownIfAny(await this.#records.get(account, id)));
+    return answering(async () => {
+      const record = await this.#records.get(account, id);
+      return record === null ? null : shown(record, await this.#uses(account));
+    });
   }
 
   /** Newest first. */
   list(account: string, { id, q, ...page }: Page & NamedFilter): Promise<Listed<Connection>> {
     return answering(async () => {
-      const fitting = (await this.#records.all(account)).filter(fitsNamed({ id, q }));
-      return pageOf(fitting.map(shown), page);
+      const [all, uses] = await Promise.all([this.#records.all(account), this.#uses(account)]);
+      const fitting = all.filter(fitsNamed({ id, q }));
+      return pageOf(
+        fitting.map((record) => shown(record, uses)),
+        page,
+      );
     });
   }
 
@@ -61,14 +68,30 @@ export class Connections {
   async patch(account: string, id: string, body: ConnectionPatch, actor: Actor): Promise<Connection | null> {
     const edited = (before: ConnectionRecord): ConnectionRecord => ({ ...before, ...body });
     const edit = { edited, refusal: (guard: string) => refusal(guard, actor) };
-    return shownIfAny(await this.#records.change(account, id, edit, actor));
+    const uses = await answering(() => this.#uses(account));
+    const record = await this.#records.change(account, id, edit, actor);
+    return record === null ? null : shown(record, uses);
   }
 
   /** false: no such connection. */
   remove(account: string, id: string, actor: Actor): Promise<boolean> {
     const { keys } = this.#store;
-    const writes: CommandArgs[] = [['hdel', keys.connectionAccounts(keys.shardOf(id)), id]];
+    const writes: CommandArgs[] = [
+      ['hdel', keys.connectionAccounts(keys.shardOf(id)), id],
+      ['hdel', keys.connectionUses(account), id],
+    ];
     return this.#records.remove(account, id, { writes }, actor);
+  }
+
+  /** Writes down last requests: connection -> epoch ms. */
+  touch(account: string, uses: ReadonlyMap<string, number>): Promise<void> {
+    return answering(async () => {
+      if (uses.size > 0) await this.#store.redis.hset(this.#store.keys.connectionUses(account), new Map(uses));
+    });
+  }
+
+  #uses(account: string): Promise<Record<string, string>> {
+    return this.#store.redis.hgetall(this.#store.keys.connectionUses(account));
   }
 
   async #create(account: string, body: ConnectionCreate, actor: Actor, keeping: Keeping): Promise<string> {
@@ -109,12 +132,15 @@ function newRecord(body: ConnectionCreate, id: string, atMs: number): Connection
   };
 }
 
-function shown({ id, name, secrets, ...rest }: ConnectionRecord): Connection {
-  return { id, name, secrets_set: secrets.length, ...rest };
-}
-
-function shownIfAny(record: ConnectionRecord | null): Connection | null {
-  return record === null ? null : shown(record);
+function shown({ id, name, secrets, ...rest }: ConnectionRecord, uses: Record<string, string> = {}): Connection {
+  const usedAt = uses[id];
+  return {
+    id,
+    name,
+    secrets_set: secrets.length,
+    ...rest,
+    last_request_at: usedAt === undefined ? null : isoTime(Number(usedAt)),
+  };
 }
 
 function invalid(path: string, message: string): ServiceError {

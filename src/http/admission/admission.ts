@@ -54,6 +54,7 @@ type AdmissionParts = Parts & {
   quotas: Pick<AccountQuotas, 'reserve'>;
   keyUses: Pick<KeyUses, 'note'>;
   sessionUses: Pick<KeyUses, 'note'>;
+  connectionUses: Pick<KeyUses, 'note'>;
   browsers: BrowserSessions;
   verdicts: ConnectionVerdicts;
   budget: BodyBudget;
@@ -215,6 +216,7 @@ export class Admission {
     const refusal = this.#parts.refusal(true);
     if (refusal !== undefined) throw refusal;
     const admit = ({ record, principal }: CachedConnection) => {
+      this.#parts.connectionUses.note(principal.account, record.id, Date.now());
       if (record.secrets.length === 0) throw noSecret();
       if (head.webhook === undefined || !isTimely(head.webhook, Date.now())) throw notSigned();
       request.connection = record;

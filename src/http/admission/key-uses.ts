@@ -1,4 +1,4 @@
-// Remembers when keys, or sessions, were last used and writes it down in the background (beside the path;
+// Remembers when keys, sessions or connections were last used and writes it down in the background (beside the path;
 // `last_used_at`). A request costs a map entry; Redis hears of it every KEY_USES_FLUSH_MS, each key at most once.
 // A flush that fails loses at most that much precision: the next use is noted again.
 import { Periodic } from '../../common/async.ts';

@@ -12,7 +12,7 @@ import {
 import { isoTime } from '../../../schemas/time.ts';
 import { openPage } from '../answers/cursor.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
-import { namedFilters, paging, RESOURCE_PAGE } from '../reading/query.ts';
+import { flag, namedFilters, paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Parts, type Route, route } from '../route.ts';
 
 export const checkRoutes: Route[] = [
@@ -42,7 +42,11 @@ export const checkRoutes: Route[] = [
     path: '/v1/checks',
     needs: 'read',
     bound: 'refused',
-    query: { ...paging(RESOURCE_PAGE), ...namedFilters('check', 'checks') },
+    query: {
+      ...paging(RESOURCE_PAGE),
+      ...namedFilters('check', 'checks'),
+      activity: flag('With what the last calls of each check came to', false),
+    },
     operation: {
       id: 'listChecks',
       tag: 'Checks',
@@ -52,7 +56,10 @@ export const checkRoutes: Route[] = [
     },
     async handle(call, { registry }) {
       const asked = openPage(call, 'checks');
-      return page(asked, await registry.checks.list(call.account, { ...call.query, ...asked }));
+      const { items, ...listed } = await registry.checks.list(call.account, { ...call.query, ...asked });
+      if (!call.query.activity) return page(asked, { ...listed, items });
+      const activities = await registry.checkActivities.read(items.map(({ id }) => id));
+      return page(asked, { ...listed, items: items.map((check, i) => ({ ...check, activity: activities[i]! })) });
     },
   }),
   route({
