@@ -362,11 +362,8 @@ function makeChecks(
   const checkCalls = makeCheckCalls(config, { log, metrics }, noted);
   const checks = new AccountChecks(checkCalls, (account) => cache.checks(account));
   const onDropped = () => metrics.inc('gatehouse_check_watch_dropped_total', {});
-  return {
-    checkCalls,
-    checks,
-    watching: new OutsideWatching({ checks, log: log.child({ part: 'checks' }), onDropped }),
-  };
+  const watching = new OutsideWatching({ checks, log: log.child({ part: 'checks' }), onDropped });
+  return { checkCalls, checks, watching };
 }
 
 type CheckNotes = { signals: LimitSignals; checkActivities: CheckActivities };
