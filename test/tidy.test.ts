@@ -28,7 +28,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/otlp\//, /^(schemas|src\/otlp|src\/redis|src\/registry)\//],
   [
     /^src\/ingest\//,
-    /^(schemas|src\/otlp|src\/policy|src\/checks|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/,
+    /^(schemas|src\/hooks|src\/otlp|src\/policy|src\/checks|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/,
   ],
   [
     /^src\/http\//,

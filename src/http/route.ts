@@ -22,6 +22,7 @@ import type { ErrorCode } from '../common/errors.ts';
 import { INFERENCE_BYTES_MAX } from '../common/limits.ts';
 import type { Ingest } from '../ingest/ingest.ts';
 import type { Caller } from '../ingest/ingest-parts.ts';
+import type { JudgingWorker } from '../ingest/judging-worker.ts';
 import type { SpansIntake } from '../ingest/spans-intake.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { SPANS_BYTES_MAX } from '../otlp/span-groups.ts';
@@ -83,6 +84,7 @@ export type CareFound = Pick<ServiceCare, 'dead_entries' | 'store_behind_seconds
 export type Parts = {
   ingest: Pick<Ingest, 'submit'>;
   spans: Pick<SpansIntake, 'submit'>;
+  hookReading: Pick<JudgingWorker, 'readHook'>;
   checkCalls: Pick<CheckCalls, 'ask'>;
   registry: {
     accounts: Accounts;

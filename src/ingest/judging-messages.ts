@@ -15,6 +15,7 @@ import type { SpendAnswer, SpendRequest } from '../policy/quotas/spend-store.ts'
 import type { PreviewTrial } from '../policy/replay/preview.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
+import type { ReadMessage } from './hook-reading.ts';
 import type { AskedOutside, MatchedPolicy, ShadowSums, WatchedEvent } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
 import type { QuotaGrant, QuotaRequest, QuotaReturn } from './rate-limit-batcher.ts';
@@ -62,6 +63,8 @@ export type SpansMessage = Dated &
 export type ToThread =
   | SubmitMessage
   | SpansMessage
+  /** A conversation, as it was sent. */
+  | { kind: 'hook'; id: number; seed: string; body: Uint8Array }
   | { kind: 'check'; id: number; type: PolicyType; conditions: string }
   | { kind: 'evaluate'; id: number; trial: string }
   | ({ kind: 'preview'; id: number; policy: string } & Omit<PreviewTrial, 'policy'>)
@@ -100,6 +103,8 @@ export type Calls = {
   /** Whose the spans are, and their traces, as far as earlier requests said: span-notes.ts. */
   owners: { args: { notes: string[] }; answer: readonly (string | null)[] };
   claim: { args: SpansClaim; answer: ClaimAnswer };
+  /** A part of the conversation that is read, in its order. */
+  hookMessages: { args: { messages: ReadMessage[] }; answer: undefined };
   /** Those that are not there are registered; text: why one cannot be had. */
   agents: { args: { refs: AgentRef[] }; answer: readonly (ResolvedAgent | string)[] };
 };

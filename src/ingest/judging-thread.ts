@@ -19,6 +19,7 @@ import { prepareRules } from '../policy/prepare-rules.ts';
 import { previewed } from '../policy/replay/preview.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
+import { inParts, readConversation } from './hook-reading.ts';
 import { callerLeft, Ingest } from './ingest.ts';
 import type { Answer, Caller, IngestParts, MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import { JsonCodec } from './json-codec.ts';
@@ -79,6 +80,9 @@ port.on('message', (message: ToThread) => {
       break;
     case 'spans':
       void work(message.id, () => submitSpans(message));
+      break;
+    case 'hook':
+      void work(message.id, () => readHook(message));
       break;
     case 'check':
       void work(message.id, async () =>
@@ -197,6 +201,14 @@ async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
   const found = await judging.record(message, steadyNow());
   sums.bytes = body.length;
   return { ...found, counts: sums.total() };
+}
+
+/** Hands the messages over part by part: the front copies the next one when it has had a turn. */
+async function readHook({ id, seed, body }: Extract<ToThread, { kind: 'hook' }>) {
+  const { buffer, byteOffset, byteLength } = body;
+  const { messages, ...head } = readConversation(Buffer.from(buffer, byteOffset, byteLength), seed, eventBytesMax);
+  for (const part of inParts(messages)) await call(id, 'hookMessages', { messages: part });
+  return head;
 }
 
 /** The client is the front's; whether it has left is asked again and again. */

@@ -9,7 +9,6 @@
 // submission gets its outcome once; where its client leaves, what is not recorded is dropped.
 // Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded:
 // 'unknown'` where an append had begun, and the next work makes another thread.
-
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { ErrorDetail } from '../../schemas/error.ts';
@@ -21,6 +20,7 @@ import { type Moment, STEADY_CLOCK } from '../common/steady-clock.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { PolicyInput } from '../policy/compile.ts';
 import type { RuleSet } from '../policy/engine.ts';
+import type { OutsideAnswer } from '../policy/outside.ts';
 import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
 import type { Previewed, PreviewTrial } from '../policy/replay/preview.ts';
 import { assetPath } from '../process/assets.ts';
@@ -31,8 +31,9 @@ import type { AppendOnce } from '../streams/append-once.ts';
 import type { PackedEntry } from '../streams/packing.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import type { Generation } from '../streams/submissions-in-hand.ts';
+import type { ReadConversation, ReadMessage } from './hook-reading.ts';
 import { callerLeft } from './ingest.ts';
-import type { Caller, IngestParts, ShadowParts, ToJudge } from './ingest-parts.ts';
+import type { AskedOutside, Caller, IngestParts, ShadowParts, ToJudge } from './ingest-parts.ts';
 import {
   type CallMessage,
   type DecidedEvent,
@@ -110,18 +111,21 @@ type WorkOptions = {
   lineOf?: Line;
   bytes?: number;
   spans?: SpanCalls;
+  hook?: ReadMessage[];
   caller?: Leaving;
   inHand?: Generation | undefined;
 };
 /** In the thread. */
 type Work = {
-  kind: 'events' | 'spans' | 'policy';
+  kind: 'events' | 'spans' | 'policy' | 'hook';
   account: string;
   isAppending: boolean;
   /** Its place in the line is another's. */
   isAway: boolean;
   /** Gives its place up. */
   leave: () => void;
+  /** What is read of a hook; other work has none. */
+  hook: ReadMessage[] | undefined;
   /** The calls of spans; other work has none. */
   spans: SpanCalls | undefined;
   /** As what it was submitted; other work is not. */
@@ -224,6 +228,19 @@ export class JudgingWorker implements Part, PolicyWork {
     return submitted;
   }
 
+  /** `body` is copied: an answer in time is given before it is read. Rejects with what the caller is answered. */
+  async readHook(
+    { account, seed, body }: { account: string; seed: string; body: Buffer },
+    caller: Leaving,
+  ): Promise<ReadConversation> {
+    const messages: ReadMessage[] = [];
+    const message = (id: number) => ({ kind: 'hook', id, seed, body: new Uint8Array(body) }) as const;
+    const head = await this.#run<Omit<ReadConversation, 'messages'>>('hook', account, message, {
+      ...{ bytes: body.length, hook: messages, caller },
+    });
+    return { ...head, messages };
+  }
+
   #count(account: string, { bytes, accepted, matched, unevaluated, shadows }: SubmissionCounts): void {
     const { onBytes, onAccepted, onMatched, onUnevaluated, shadow } = this.#parts;
     shadow.onJudged(shadows);
@@ -267,7 +284,7 @@ export class JudgingWorker implements Part, PolicyWork {
     try {
       const value = await this.#inTurn(account, given, (begun) =>
         this.#send<T>(
-          { kind, account, spans: given.spans, inHand: given.inHand, leave: begun.leave },
+          { kind, account, leave: begun.leave, spans: given.spans, hook: given.hook, inHand: given.inHand },
           message,
           begun.as,
         ),
@@ -320,7 +337,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   #send<T>(
-    of: Pick<Work, 'kind' | 'account' | 'spans' | 'inHand' | 'leave'>,
+    of: Pick<Work, 'kind' | 'account' | 'spans' | 'hook' | 'inHand' | 'leave'>,
     make: (id: number) => ToThread,
     begun: (id: number) => void,
   ): Promise<T> {
@@ -404,8 +421,7 @@ export class JudgingWorker implements Part, PolicyWork {
       case 'settleSequences':
         return sequences.settle(account, message.args.ids, message.args.atMs);
       case 'askOutside':
-        this.#letOthers(work);
-        return this.#parts.checks.ask(account, message.args.questions);
+        return this.#askOutside(work, message.args.questions);
       case 'watchOutside':
         return this.#parts.watchOutside(account, message.args.events);
       case 'askSpends':
@@ -421,11 +437,12 @@ export class JudgingWorker implements Part, PolicyWork {
       }
       case 'begin':
         return once.begin(message.args);
+      case 'hookMessages':
       case 'agents':
       case 'owners':
       case 'claim':
       case 'decided':
-        return performed(message, work.spans!);
+        return performed(message, work);
       case 'appendOnce': {
         const { lastMoment, entry, ...append } = message.args;
         beginAppend(work, lastMoment);
@@ -437,12 +454,14 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** A check may take seconds, in which the thread has nothing to do for this work. */
-  #letOthers(work: Work): void {
+  #askOutside(work: Work, questions: readonly AskedOutside[]): Promise<readonly OutsideAnswer[]> {
     const away = [...this.#works.values()].filter(({ isAway }) => isAway);
-    if (away.length >= AWAY_MAX) return;
-    if (away.filter(({ account }) => account === work.account).length >= ACCOUNT_AWAY_MAX) return;
-    work.isAway = true;
-    work.leave();
+    const ofAccount = away.filter(({ account }) => account === work.account);
+    if (away.length < AWAY_MAX && ofAccount.length < ACCOUNT_AWAY_MAX) {
+      work.isAway = true;
+      work.leave();
+    }
+    return this.#parts.checks.ask(work.account, questions);
   }
 
   /** The account's policies and prices, where the thread does not have them. */
@@ -500,18 +519,20 @@ function lost({ isAppending }: Work): ServiceError {
   });
 }
 
-type SpanCall = Extract<CallMessage, { name: 'agents' | 'owners' | 'claim' | 'decided' }>;
+type OwnCall = Extract<CallMessage, { name: 'hookMessages' | 'agents' | 'owners' | 'claim' | 'decided' }>;
 
-function performed(message: SpanCall, spans: SpanCalls): Promise<unknown> {
+function performed(message: OwnCall, { spans, hook }: Work): unknown {
   switch (message.name) {
+    case 'hookMessages':
+      return void hook!.push(...message.args.messages);
     case 'agents':
-      return spans.resolve(message.args.refs);
+      return spans!.resolve(message.args.refs);
     case 'owners':
-      return spans.owners(message.args.notes);
+      return spans!.owners(message.args.notes);
     case 'claim':
-      return spans.claim(message.args);
+      return spans!.claim(message.args);
     default:
-      return spans.decided(message.args.ids);
+      return spans!.decided(message.args.ids);
   }
 }
 

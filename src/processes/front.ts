@@ -199,7 +199,7 @@ export async function frontParts({
       new Ingest({ ...parts, inHand, cache, backlog, offload: offloadTo(judging) }, codecsFor(buffers)),
     ),
     spans,
-    ...{ registry, checkCalls, approvalWaits, clickhouse, barrier },
+    ...{ registry, hookReading: judging, checkCalls, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config, keptOf),
     ...lastingAnswers({ redis, keys, clickhouse, barrier, registry, log }),
     backlogFull: () => backlog.full(),

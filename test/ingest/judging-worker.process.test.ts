@@ -8,6 +8,7 @@ import { ServiceError } from '../../src/common/errors.ts';
 import { readEventRow } from '../../src/common/event-row-codec.ts';
 import { RowBinaryReader } from '../../src/common/row-binary.ts';
 import { STEADY_CLOCK } from '../../src/common/steady-clock.ts';
+import { inParts, readConversation } from '../../src/ingest/hook-reading.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts, ShadowSums } from '../../src/ingest/ingest-parts.ts';
 import { type JudgingParts, JudgingWorker } from '../../src/ingest/judging-worker.ts';
@@ -457,4 +458,43 @@ t.test('what waits for a check keeps no place in the thread, as far as there is 
   }
   for (const results of await Promise.all([...sent, others, ...more]))
     t.match(results, [{ policy_result: { outcome: 'allowed', checks: [{ check: 'slow', match: false }] } }]);
+});
+
+t.test('a conversation of 10 MB is read while the loop that answers goes on, and comes in parts', async (t) => {
+  const front = new Front(t, rulesOf(ORDERS));
+  const said = (text: string) => ({ role: 'user', content: [{ type: 'text', text }] });
+  const many = Array.from({ length: 4_000 }, (_, i) => said(`${i} `.padEnd(1_000, 'lorem ipsum ')));
+  const long = Array.from({ length: 5 }, (_, i) => said(`${i} `.padEnd(1_200_000, 'lorem "ipsum" ')));
+  const messages = [
+    ...many,
+    ...long,
+    { role: 'user', content: [{ type: 'tool_use', id: 'x', name: 'y', input: { text: 'z'.repeat(1_100_000) } }] },
+  ];
+  const body = Buffer.from(JSON.stringify({ type: 'prompt', session_id: 's', messages }));
+  t.ok(body.length > 10e6);
+  let turns = 0;
+  let isOver = false;
+  const turn = (): void => {
+    turns++;
+    if (!isOver) setTimeout(turn, 1);
+  };
+  turn();
+  const caller = { isGone: false, whenGone: () => undefined };
+  const read = await front.worker.readHook({ account, seed: 'seed', body }, caller);
+  isOver = true;
+  const here = readConversation(body, 'seed', EVENT_BYTES_MAX);
+  t.same(
+    read.messages.map(({ digest }) => digest),
+    here.messages.map(({ digest }) => digest),
+  );
+  t.ok(JSON.stringify(read) === JSON.stringify(here), 'as it is read here');
+  t.match(read.messages.at(-1)!.fault, /larger than/);
+  const parts = [...inParts(here.messages)];
+  t.ok(parts.length > 45, `${parts.length} parts`);
+  t.ok(turns > parts.length, `${turns} turns of the loop`);
+  t.ok(parts.every((part) => part.length <= 100));
+  await t.rejects(front.worker.readHook({ account, seed: 'seed', body: Buffer.from('{"messages":7}') }, caller), {
+    code: 'validation_failed',
+  });
+  t.match(front.works, ['hook done', 'hook refused']);
 });

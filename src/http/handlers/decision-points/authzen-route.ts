@@ -7,10 +7,10 @@ import { AuthZenAnswer, AuthZenQuestion } from '../../../../schemas/decision-poi
 import { given } from '../../../common/given.ts';
 import { jsonOf } from '../../../common/json-text.ts';
 import { type ObjectText, objectOfTexts } from '../../../common/object-text.ts';
+import { bodyOf } from '../../../ingest/hook-reading.ts';
 import { eventBody, route } from '../../route.ts';
 import {
   answer,
-  bodyOf,
   POINT_OPERATION,
   POINT_ROUTE,
   type PointCall,

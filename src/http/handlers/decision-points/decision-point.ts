@@ -9,8 +9,6 @@
 // allowed now. Anything else is an error or a denial, so a tool that fails closed fails closed here, too. What was sent
 // is recorded, and what is redacted given back, as the text that came.
 
-import type Type from 'typebox';
-import type { Validator } from 'typebox/compile';
 import type { EventType } from '../../../../schemas/closed-sets.ts';
 import type { PolicyResult } from '../../../../schemas/event.ts';
 import { parseExactTime } from '../../../../schemas/time.ts';
@@ -18,10 +16,8 @@ import { isId } from '../../../common/ids.ts';
 import { jsonOf } from '../../../common/json-text.ts';
 import { APPROVAL_ANSWERED_SECONDS, DECISION_REPEATED_MS } from '../../../common/limits.ts';
 import { ObjectText } from '../../../common/object-text.ts';
-import { dropOptionalNulls } from '../../../common/optional-nulls.ts';
-import { errorDetails, validationFailed } from '../../../common/validation.ts';
+import { validationFailed } from '../../../common/validation.ts';
 import type { Answer, Caller } from '../../../ingest/ingest-parts.ts';
-import { parseMarked } from '../../../ingest/json.ts';
 import { isTraceId } from '../../../ingest/submission.ts';
 import { notFound } from '../../answers/reply.ts';
 import { integer, type QueryOf, text } from '../../reading/query.ts';
@@ -70,15 +66,6 @@ const TRACE_CHARACTERS_MAX = 200;
 export function traceOf(value: string | undefined): string | undefined {
   if (value === undefined || value === '' || !isTraceId(value)) return undefined;
   return value.slice(0, TRACE_CHARACTERS_MAX).toWellFormed();
-}
-
-/** The body as it came. Throws ServiceError malformed_json, validation_failed. */
-export function bodyOf(body: Buffer, schema: Type.TSchema, validator: Validator): ObjectText {
-  const { value, text } = parseMarked(body, 'one');
-  if (!validator.Check(value)) dropOptionalNulls(schema, value);
-  if (!validator.Check(value))
-    throw validationFailed('The question does not fit its schema.', errorDetails(validator, value));
-  return ObjectText.of(text)!;
 }
 
 /** Decides, and answers with the text that `answerOf` makes of it. */

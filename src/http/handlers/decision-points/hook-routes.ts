@@ -19,11 +19,11 @@ import {
   redacted,
   refused,
 } from '../../../hooks/read-hook.ts';
+import { bodyOf } from '../../../ingest/hook-reading.ts';
 import type { Caller } from '../../../ingest/ingest-parts.ts';
 import { oneOf, type QueryOf } from '../../reading/query.ts';
 import { type Call, eventBody, type Parts, type Route, route } from '../../route.ts';
 import {
-  bodyOf,
   decide,
   POINT_OPERATION,
   POINT_ROUTE,

@@ -15,7 +15,7 @@ import { itemsOf, textAt } from '../../../common/json-text.ts';
 import { ObjectText } from '../../../common/object-text.ts';
 import { approvalPage } from '../../../common/page-address.ts';
 import { NotUnderstood } from '../../../hooks/hook-form.ts';
-import { type InferenceMessage, type InferenceRequest, payloadsOf } from '../../../hooks/inference-hook.ts';
+import type { ReadConversation, ReadMessage } from '../../../ingest/hook-reading.ts';
 import type { Answer, Caller } from '../../../ingest/ingest-parts.ts';
 import type { ConversationKey, OpenConversation } from '../../../registry/conversations.ts';
 import type { Parts } from '../../route.ts';
@@ -27,7 +27,7 @@ type Conversation = {
   account: string;
   agentId: string;
   connection: string;
-  read: InferenceRequest;
+  read: ReadConversation;
   requestId: string;
   requestKey: string;
   isWatching: boolean;
@@ -77,15 +77,13 @@ async function stopOfAgent({ registry }: Parts, account: string, agentId: string
   return agent?.status === 'active' ? undefined : { reason: AGENT_OFF, reference: undefined, instead: '' };
 }
 
-type PendingMessage = { message: InferenceMessage; askedBy: string };
+type PendingMessage = { message: ReadMessage; askedBy: string };
 
 async function stopOf(parts: Parts, conversation: Conversation, asked: PendingMessage): Promise<Stop | undefined> {
   const { read } = conversation;
-  const { said } = asked.message;
-  const events = said.flatMap((one) =>
-    payloadsOf(one, read.context, parts.limits.eventBytesMax).map((payload) => ({ type: one.type, payload })),
-  );
-  if (asked.askedBy.startsWith('apr_')) return stopOfApprovals(parts, conversation, { ...asked, events });
+  const { events, fault } = asked.message;
+  if (fault !== undefined) throw new NotUnderstood(fault);
+  if (asked.askedBy.startsWith('apr_')) return stopOfApprovals(parts, conversation, asked);
   const trace = traceOf(read.session);
   const groups = inGroups(
     events.map((event) => eventText({ ...event, trace })),
@@ -191,15 +189,11 @@ function waitsFor(approval: string, publicUrl: string | undefined): Stop {
   return { reason: `${reason}${where}`, reference: approval, instead: approval };
 }
 
-type HeldMessage = PendingMessage & {
-  events: readonly { type: InferenceMessage['said'][number]['type']; payload: string }[];
-};
-
 /** Inspects what was asked about before, and waited: it was let through by people, or not. */
 async function stopOfApprovals(
   parts: Parts,
   { account, read }: Conversation,
-  { askedBy, events }: HeldMessage,
+  { askedBy, message: { events } }: PendingMessage,
 ): Promise<Stop | undefined> {
   for (const id of askedBy.split(' ').filter((one) => isId('approval', one))) {
     const { known } = await knownApproval(parts, account, id);

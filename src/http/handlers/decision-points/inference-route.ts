@@ -3,24 +3,25 @@
 // for a failure, which is never a denial. Errors become the connection's word in admission/connection-verdicts.ts.
 // Invariant: nothing is judged or recorded before the signature is verified. A signed request that is not understood is
 // recorded as an `error` of its agent, and answered with that word.
-import { Compile } from 'typebox/compile';
 import { InferenceAnswer, InferenceHook } from '../../../../schemas/decision-points.ts';
 import { ServiceError } from '../../../common/errors.ts';
 import { jsonOf } from '../../../common/json-text.ts';
 import { objectOfTexts } from '../../../common/object-text.ts';
 import { NotUnderstood } from '../../../hooks/hook-form.ts';
-import { type InferenceRequest, inferenceAnswer, readInference } from '../../../hooks/inference-hook.ts';
+import { inferenceAnswer } from '../../../hooks/inference-hook.ts';
+import { type ReadConversation, readConversation } from '../../../ingest/hook-reading.ts';
 import type { Caller } from '../../../ingest/ingest-parts.ts';
 import { admit } from '../../admission/authenticate.ts';
 import { notSigned } from '../../admission/connection-verdicts.ts';
 import { isSignedBy } from '../../admission/webhook-signature.ts';
 import { type Call, eventBody, type Parts, route } from '../../route.ts';
-import { bodyOf, eventText } from './decision-point.ts';
+import { eventText } from './decision-point.ts';
 import { INFERENCE_PATH, judgeConversation, requestKeyOf } from './inference-judging.ts';
 
 type InferenceCall = Call<Buffer>;
 
-const validator = Compile(InferenceHook);
+/** Reading 10 MB takes half a second. */
+const READ_HERE_BYTES_MAX = 64 * 1024;
 
 export const inferenceRoute = route({
   method: 'POST',
@@ -55,11 +56,11 @@ async function verdictOf(call: InferenceCall, parts: Parts, caller: Caller): Pro
   const connection = call.connection!;
   keepSigned(call);
   await admit(parts.limiter, call.principal);
-  let read: InferenceRequest;
+  let read: ReadConversation;
   try {
-    read = readInference(bodyOf(call.body, InferenceHook, validator), connection.id);
+    read = await readOf(call, parts, caller);
   } catch (error) {
-    await recordFailure(call, parts, asFailure(error));
+    await recordFailure(call, parts, error);
     throw error;
   }
   const agentId = await agentOf(call, parts, read);
@@ -70,6 +71,14 @@ async function verdictOf(call: InferenceCall, parts: Parts, caller: Caller): Pro
     ...{ account, agentId, connection: connection.id, read, requestId, requestKey, isWatching, caller },
   });
   return inferenceAnswer({ isAllowed: stop === undefined || isWatching, ...stop });
+}
+
+/** A large one apart from the loop that answers. Rejects with ServiceError. */
+async function readOf({ account, body, connection }: InferenceCall, parts: Parts, caller: Caller) {
+  const { id: seed } = connection!;
+  if (body.length <= READ_HERE_BYTES_MAX) return readConversation(body, seed, parts.limits.eventBytesMax);
+  caller.offloaded();
+  return parts.hookReading.readHook({ account, seed, body }, caller);
 }
 
 /** Throws ServiceError invalid_token, not_found. */
@@ -88,7 +97,7 @@ function asFailure(error: unknown): unknown {
 async function agentOf(
   { account, connection, requestId }: InferenceCall,
   { registry }: Parts,
-  read: Partial<Pick<InferenceRequest, 'application' | 'actor'>>,
+  read: Partial<Pick<ReadConversation, 'application' | 'actor'>>,
 ): Promise<string> {
   const { id, agent_id, agents_by, name: own } = connection!;
   if (agent_id !== null) return agent_id;

@@ -10,10 +10,10 @@ import { exactJson, parseExact } from '../../../common/exact-json.ts';
 import { itemsOf, jsonOf, textAt } from '../../../common/json-text.ts';
 import { ObjectText, objectOfPairs } from '../../../common/object-text.ts';
 import { validationFailed } from '../../../common/validation.ts';
+import { bodyOf } from '../../../ingest/hook-reading.ts';
 import { eventBody, route } from '../../route.ts';
 import {
   answer,
-  bodyOf,
   POINT_OPERATION,
   POINT_ROUTE,
   type PointCall,

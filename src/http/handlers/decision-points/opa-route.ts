@@ -9,11 +9,11 @@ import { given } from '../../../common/given.ts';
 import { jsonOf } from '../../../common/json-text.ts';
 import { type ObjectText, objectOfTexts } from '../../../common/object-text.ts';
 import { validationFailed } from '../../../common/validation.ts';
+import { bodyOf } from '../../../ingest/hook-reading.ts';
 import { opaFlag, type QueryOf } from '../../reading/query.ts';
 import { type Call, eventBody, route } from '../../route.ts';
 import {
   answer,
-  bodyOf,
   POINT_OPERATION,
   POINT_ROUTE,
   type PointQuestion,
