@@ -1,6 +1,8 @@
 // Policies of the type external_check on the path of events: the whole service and real services outside, good and bad.
-// Each complaint about such calls is a case: a call without an end, a failure that opens unasked, a skip that is
-// recorded as success, checks one after the other, one dead service that stops all, an event that went ahead.
+// Each complaint about such calls elsewhere is a case, by its number in the name of the test: no deadline
+// (agentgateway#2387), failing open unasked (agentgateway#1832), an audit mode that refuses, checks one after the other
+// (litellm#33770), a skip recorded as success (litellm#35257), one dead service that stops all (litellm#19779), and an
+// event that went ahead where its check was cut off.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
@@ -85,7 +87,7 @@ t.test('a check is deleted once no policy names it', async (t) => {
   t.match([gone.status, gone.json], [400, { error: { details: [{ path: '/conditions/check' }] } }]);
 });
 
-t.test('every word for every failure, in time and asked once', async (t) => {
+t.test('every word for every failure, in time and asked once: agentgateway#1832, litellm#35257', async (t) => {
   const failures = { timeout: 'silent', error: 'failing', overload: 'held' };
   for (const [failure, path] of Object.entries(failures)) {
     const name = `fails by ${failure}`;
@@ -113,7 +115,7 @@ t.test('every word for every failure, in time and asked once', async (t) => {
   }
 });
 
-t.test('whatever a service does, the event is answered in time as the policy says', async (t) => {
+t.test('whatever a service does, the event is answered in time as the policy says: agentgateway#2387', async (t) => {
   for (const path of Object.keys(BAD_JUDGES)) {
     await check(`bad ${path}`, path, { timeout_ms: 500 });
     const id = await policy({ check: `bad ${path}`, ...SAID });
@@ -145,37 +147,40 @@ t.test('a block of its own ends it: nothing leaves; what filters find is redacte
   for (const id of ids) await api.delete(`/v1/policies/${id}`);
 });
 
-t.test('policies that ask the same share a call, others ask at once, and a fourth finds no room', async (t) => {
-  await check('shared', 'own');
-  const names = ['held one', 'held two'];
-  for (const name of names) await check(name, 'held', { timeout_ms: 5_000 });
-  const ids = [
-    await policy({ check: 'shared', when: { score: { gte: 0.9 } }, ...SAID }, { actions: ['alert'] }),
-    await policy({ check: 'shared', when: { labels: ['other'] }, ...SAID }),
-    await policy({ check: 'shared', when: { score: { lt: 0.5 } }, ...SAID }),
-    ...(await Promise.all(names.map((name) => policy({ check: name, ...SAID })))),
-    await policy({ check: 'shared', fields: ['payload.text'], ...SAID }, { actions: ['alert'] }),
-  ];
-  judges.received.length = 0;
-  const answer = send({ text: 'evil' });
-  while (held.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
-  t.equal(judges.received.length, 3, 'all at once, the shared one once');
-  for (const one of held.splice(0)) one();
-  const { policy_result: result } = await answer;
-  t.equal(result.outcome, 'allowed');
-  t.same(
-    result.matches.map((match: { policy_id: string; detail: { reason?: string } }) => [
-      match.policy_id,
-      match.detail.reason,
-    ]),
-    [
-      [ids[0], undefined],
-      [ids[5], 'overload'],
-    ],
-  );
-  t.equal(result.checks.length, 4);
-  for (const id of ids) await api.delete(`/v1/policies/${id}`);
-});
+t.test(
+  'policies that ask the same share a call, others ask at once, and a fourth finds no room: litellm#33770',
+  async (t) => {
+    await check('shared', 'own');
+    const names = ['held one', 'held two'];
+    for (const name of names) await check(name, 'held', { timeout_ms: 5_000 });
+    const ids = [
+      await policy({ check: 'shared', when: { score: { gte: 0.9 } }, ...SAID }, { actions: ['alert'] }),
+      await policy({ check: 'shared', when: { labels: ['other'] }, ...SAID }),
+      await policy({ check: 'shared', when: { score: { lt: 0.5 } }, ...SAID }),
+      ...(await Promise.all(names.map((name) => policy({ check: name, ...SAID })))),
+      await policy({ check: 'shared', fields: ['payload.text'], ...SAID }, { actions: ['alert'] }),
+    ];
+    judges.received.length = 0;
+    const answer = send({ text: 'evil' });
+    while (held.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+    t.equal(judges.received.length, 3, 'all at once, the shared one once');
+    for (const one of held.splice(0)) one();
+    const { policy_result: result } = await answer;
+    t.equal(result.outcome, 'allowed');
+    t.same(
+      result.matches.map((match: { policy_id: string; detail: { reason?: string } }) => [
+        match.policy_id,
+        match.detail.reason,
+      ]),
+      [
+        [ids[0], undefined],
+        [ids[5], 'overload'],
+      ],
+    );
+    t.equal(result.checks.length, 4);
+    for (const id of ids) await api.delete(`/v1/policies/${id}`);
+  },
+);
 
 t.test('a batch asks about each event, and large events are asked about from their thread', async (t) => {
   await check('batch', 'own');
@@ -339,6 +344,29 @@ t.test('a check that watches keeps no one waiting, and what it says is an event 
   );
   for (const one of [id, pays]) await api.delete(`/v1/policies/${one}`);
 });
+
+t.test(
+  'a check that watches refuses nothing whatever the service does, and a dead one stops no other: litellm#19779',
+  async (t) => {
+    const ids = [];
+    for (const path of ['silent', 'failing', 'closes']) {
+      await check(`watched ${path}`, path, { timeout_ms: 500 });
+      ids.push(await policy({ check: `watched ${path}`, type: 'prompt', mode: 'watch', ...SAID }));
+    }
+    await check('alive', 'own');
+    ids.push(await policy({ check: 'alive', type: 'prompt', ...SAID }));
+    const trace_id = 'audited';
+    const alive = (match: boolean) => [{ check: 'alive', match }];
+    t.match((await send({ text: 'good' }, { trace_id })).policy_result, { outcome: 'allowed', checks: alive(false) });
+    const verdicts = async () => (await api.get(`/v1/events?trace_id=${trace_id}&type=custom`)).json;
+    const { items } = await api.until(verdicts, ({ total }) => total === 3);
+    const reasons = items.map(({ payload }: { payload: { check: string; reason: string } }) => payload.reason);
+    t.same(reasons.sort(), ['error', 'error', 'timeout'], 'what they did not say is on record');
+    for (let i = 0; i < 25; i++) await send({ text: 'good' });
+    t.match((await send({ text: 'evil' })).policy_result, { outcome: 'blocked', checks: alive(true) });
+    for (const id of ids) await api.delete(`/v1/policies/${id}`);
+  },
+);
 
 t.test('people are told of a check that fails', async (t) => {
   await check('dead', 'failing');
