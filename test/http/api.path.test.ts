@@ -953,6 +953,8 @@ t.test('a verification is ordered, looked at and removed', async (t) => {
   const { status, json } = await api.post(path, { from: '2026-01-01T00:00:00Z' });
   t.match([status, json], [202, { status: 'waiting', from: '2026-01-01T00:00:00.000Z', to: null }]);
   t.match(await api.get(path), { status: 200, json: { created_at: json.created_at } });
+  const reversed = await api.post(path, { from: '2026-01-02T00:00:00Z', to: '2026-01-01T00:00:00Z' });
+  t.match([reversed.status, reversed.json], [400, { error: { details: [{ path: '/to' }] } }]);
   t.equal((await api.delete(path)).status, 204);
   t.equal((await api.get(path)).status, 404);
 });

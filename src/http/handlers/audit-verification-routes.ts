@@ -2,6 +2,7 @@
 // (src/audit/verification-worker.ts). GET /v1/audit-logs/verify answers at once, and is cut off after 8 s.
 import { VerificationJob, VerificationOrder } from '../../../schemas/audit-verification.ts';
 import { parseExactTime } from '../../../schemas/time.ts';
+import { validationFailed } from '../../common/validation.ts';
 import { answering } from '../../registry/commit.ts';
 import { found, json, NO_CONTENT, notFound } from '../answers/reply.ts';
 import { jsonBody, type Route, route } from '../route.ts';
@@ -30,6 +31,8 @@ export const auditVerificationRoutes: Route[] = [
       const { from, to, checkpoint, public_key: key } = body;
       const fromMs = from === undefined ? null : Math.ceil(parseExactTime(from)!);
       const toMs = to === undefined ? null : Math.floor(parseExactTime(to)!);
+      if (fromMs !== null && toMs !== null && toMs < fromMs)
+        throw validationFailed('Nothing lies between.', [{ path: '/to', message: 'must not be before from' }]);
       const remembered = checkpoint === undefined ? {} : { checkpoint: checkpoints.read(account, checkpoint, key) };
       return json(
         202,
