@@ -1,5 +1,6 @@
 // Ctrl K: to a screen, a saved view, an agent, a policy by its name, or to whatever an id names.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { hrefOfId } from '../core/id-links.ts';
 import { go, hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
 import { hrefOfView, useViews } from '../core/views.ts';
@@ -100,17 +101,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
 
 /** Ids say what they name. */
 function byId(text: string): Target[] {
-  const kind = /^([a-z]{3})_\w+$/.exec(text)?.[1] ?? '';
-  const href = {
-    evt: hrefOf('event', { id: text }),
-    agt: hrefOf('agent', { id: text }),
-    pol: hrefOf('policies', { id: text }),
-    apr: hrefOf('approvals', { id: text }),
-    ano: hrefOf('anomalies', { id: text }),
-    dlv: hrefOf('deliveries', { id: text }),
-    bkt: hrefOf('policies', { view: 'backtests', backtest: text }),
-    log: hrefOf('audit', { id: text, submissions: 'all' }),
-  }[kind];
+  const href = hrefOfId(text);
   if (href !== undefined) return [{ title: text, kind: 'id', href }];
   return /^\S{8,}$/.test(text) ? [{ title: `Trace ${text}`, kind: 'id', href: hrefOf('trace', { id: text }) }] : [];
 }

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from '../../schemas/closed-sets.ts';
 import { type ApiError, call, query, read } from '../core/api.ts';
+import { hrefOfId } from '../core/id-links.ts';
 import { AUDIT_TEXTS } from '../core/json.ts';
 import { many } from '../core/plural.ts';
 import { useList, useRead } from '../core/queries.ts';
@@ -13,7 +14,7 @@ import { type Column, ListLine } from '../parts/columns.tsx';
 import { Dialog, Field } from '../parts/dialog.tsx';
 import { ExportMenu, FileLink } from '../parts/export.tsx';
 import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
-import { Cut } from '../parts/literal.tsx';
+import { Cut, Literal } from '../parts/literal.tsx';
 import { Actor } from '../parts/named.tsx';
 import { Payload } from '../parts/payload.tsx';
 import { NARROW_ROW_PX, narrow, Side } from '../parts/side.tsx';
@@ -124,7 +125,7 @@ export function Audit() {
                       <span>{entry.action}</span>
                     </>
                   }
-                  said={<Cut text={entry.summary || entry.resource_id} />}
+                  said={<Cut text={entry.summary || nameIn(entry) || entry.resource_id} />}
                   columns={COLUMNS}
                 />
               );
@@ -160,7 +161,10 @@ function Entry({ entry }: { entry: AuditEntry }) {
         </dd>
         <dt>On</dt>
         <dd>
-          {entry.resource_type} <a href={hrefOf('audit', { resource_id: entry.resource_id })}>{entry.resource_id}</a>
+          {entry.resource_type} <Resource id={entry.resource_id} />
+          <div>
+            <a href={hrefOf('audit', { resource_id: entry.resource_id })}>All entries on it</a>
+          </div>
         </dd>
         <dt>At</dt>
         <dd>
@@ -170,6 +174,17 @@ function Entry({ entry }: { entry: AuditEntry }) {
       <Payload text={entry.details.text} what="details" />
     </>
   );
+}
+
+function Resource({ id }: { id: string }) {
+  const href = hrefOfId(id);
+  return href === undefined ? <Literal text={id} /> : <a href={href}>{id}</a>;
+}
+
+/** What it is called, where the entry says it. */
+function nameIn({ details }: ListedEntry): string {
+  const { name } = JSON.parse(details.text) as { name?: unknown };
+  return typeof name === 'string' ? name : '';
 }
 
 /** Continues from where the service cut off, until all of it is verified. */

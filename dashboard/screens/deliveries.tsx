@@ -92,7 +92,7 @@ export function Deliveries() {
                   <span>{delivery.trigger}</span>
                   <span>{delivery.channel}</span>
                   <Cut text={delivery.target} />
-                  <span>{delivery.attempts.length} tries</span>
+                  <span>{many(delivery.attempts.length, 'try', 'tries')}</span>
                 </a>
               );
             }}
