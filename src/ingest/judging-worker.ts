@@ -16,8 +16,7 @@ import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { FairQueue, QueueFull } from '../common/fair-queue.ts';
-import { type Moment, STEADY_CLOCK } from '../common/steady-clock.ts';
-import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
+import { STEADY_CLOCK } from '../common/steady-clock.ts';
 import type { PolicyInput } from '../policy/compile.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { OutsideAnswer } from '../policy/outside.ts';
@@ -25,21 +24,14 @@ import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
 import type { Previewed, PreviewTrial } from '../policy/replay/preview.ts';
 import { assetPath } from '../process/assets.ts';
 import type { Part } from '../process/lifecycle.ts';
-import type { Log } from '../process/log.ts';
-import type { Appender } from '../streams/append.ts';
-import type { AppendOnce } from '../streams/append-once.ts';
-import type { PackedEntry } from '../streams/packing.ts';
-import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import type { Generation } from '../streams/submissions-in-hand.ts';
 import type { ReadConversation, ReadMessage } from './hook-reading.ts';
 import { callerLeft } from './ingest.ts';
-import type { AskedOutside, Caller, IngestParts, ShadowParts, ToJudge } from './ingest-parts.ts';
+import type { AskedOutside, Caller, ToJudge } from './ingest-parts.ts';
+import { bufferOf, type JudgingParts, type JudgingWork, performCall, type SpanCalls } from './judging-calls.ts';
 import {
-  type CallMessage,
-  type DecidedEvent,
   errorOf,
   type FromThread,
-  type SentEntry,
   type SentRules,
   type SpansMessage,
   type SubmissionCounts,
@@ -70,38 +62,6 @@ const BYTES_A_MS = 125_000;
 const RULE_SETS_MAX = 16;
 const HEAP_MB = 1_024;
 
-/** What is done for the thread, and called with what it accepted. */
-export type JudgingParts = Pick<
-  IngestParts,
-  | 'rateLimits'
-  | 'sequences'
-  | 'checks'
-  | 'watchOutside'
-  | 'spends'
-  | 'onUnknownBudgets'
-  | 'keys'
-  | 'eventBytesMax'
-  | 'onAccepted'
-  | 'onMatched'
-  | 'onBytes'
-  | 'onUnevaluated'
-> & {
-  shadow: Pick<ShadowParts, 'counters' | 'onJudged'>;
-  appender: Pick<Appender, 'appendPacked'>;
-  once: Pick<AppendOnce, 'begin' | 'appendPacked' | 'release'>;
-  log: Log;
-  /** Left out: HEAP_MB. */
-  heapMb?: number;
-  onWork: (kind: Work['kind'], result: 'done' | 'refused') => void;
-};
-/** What spans need that the thread does not have. */
-type SpanCalls = {
-  resolve: (refs: readonly AgentRef[]) => Promise<(ResolvedAgent | string)[]>;
-  owners: (notes: readonly string[]) => Promise<readonly (string | null)[]>;
-  claim: (claim: SpansClaim) => Promise<ClaimAnswer>;
-  /** Finds those of the events that are stored. Does not reject. */
-  decided: (ids: readonly string[]) => Promise<DecidedEvent[]>;
-};
 /** What is waited for in the thread by itself. */
 type Line = 'submissions' | 'governing' | 'trials';
 /** The client of a submission, which may leave. */
@@ -115,25 +75,6 @@ type WorkOptions = {
   caller?: Leaving;
   inHand?: Generation | undefined;
 };
-/** In the thread. */
-type Work = {
-  kind: 'events' | 'spans' | 'policy' | 'hook';
-  account: string;
-  isAppending: boolean;
-  /** Its place in the line is another's. */
-  isAway: boolean;
-  /** Gives its place up. */
-  leave: () => void;
-  /** What is read of a hook; other work has none. */
-  hook: ReadMessage[] | undefined;
-  /** The calls of spans; other work has none. */
-  spans: SpanCalls | undefined;
-  /** As what it was submitted; other work is not. */
-  inHand: Generation | undefined;
-  done: (value: unknown) => void;
-  failed: (error: unknown) => void;
-};
-
 /** `spans` as they were sent, with what is known of the sender. */
 export type SpansToJudge = {
   spans: Omit<SpansMessage, 'kind' | 'id' | keyof SentRules | 'body' | 'lastMoment'> & { body: Buffer };
@@ -146,7 +87,7 @@ export class JudgingWorker implements Part, PolicyWork {
   readonly name = 'judging thread';
   readonly #parts: JudgingParts;
   readonly #lines = { submissions: line(), governing: line(), trials: line() };
-  readonly #works = new Map<number, Work>();
+  readonly #works = new Map<number, JudgingWork>();
   /** What the thread knows, the one that was asked for longest ago first. */
   #known = new Map<string, RuleSet>();
   #thread: Worker | undefined;
@@ -276,7 +217,7 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** `message`: made when its turn has come. */
   async #run<T>(
-    kind: Work['kind'],
+    kind: JudgingWork['kind'],
     account: string,
     message: (id: number) => ToThread,
     given: WorkOptions,
@@ -337,7 +278,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   #send<T>(
-    of: Pick<Work, 'kind' | 'account' | 'spans' | 'hook' | 'inHand' | 'leave'>,
+    of: Pick<JudgingWork, 'kind' | 'account' | 'spans' | 'hook' | 'inHand' | 'leave'>,
     make: (id: number) => ToThread,
     begun: (id: number) => void,
   ): Promise<T> {
@@ -385,7 +326,8 @@ export class JudgingWorker implements Part, PolicyWork {
     const work = this.#works.get(message.id);
     if (work === undefined) return;
     if (message.kind === 'call') {
-      void this.#perform(message, work).then(
+      const askOutside = this.#askOutside.bind(this);
+      void performCall(message, work, { ...this.#parts, askOutside }).then(
         (value) => thread.postMessage({ kind: 'answer', call: message.call, value } satisfies ToThread),
         (error: unknown) =>
           thread.postMessage({ kind: 'answer', call: message.call, error: sentError(error) } satisfies ToThread),
@@ -398,63 +340,8 @@ export class JudgingWorker implements Part, PolicyWork {
     else work.failed(errorOf(message.error));
   }
 
-  /** Does for the thread what it asks for. */
-  async #perform(message: CallMessage, work: Work): Promise<unknown> {
-    const { rateLimits, sequences, spends, onUnknownBudgets, appender, once, shadow } = this.#parts;
-    const { account } = work;
-    switch (message.name) {
-      case 'askShadows':
-        return new Promise((answered) => {
-          const told = (grants: readonly unknown[]) => answered(grants.map((one) => one ?? null));
-          shadow.counters.ask(account, message.args.agent, message.args.requests, told);
-        });
-      case 'ask':
-        return new Promise((counted, refused) => {
-          rateLimits.ask(account, message.args.agent, message.args.requests, { counted, refused });
-        });
-      case 'releasePermits':
-        return rateLimits.releasePermits(account, message.args.agent, message.args.returns);
-      case 'askSequences':
-        return new Promise((sequencesCounted, refused) =>
-          sequences.ask(account, message.args.asked, { sequencesCounted, refused }),
-        );
-      case 'settleSequences':
-        return sequences.settle(account, message.args.ids, message.args.atMs);
-      case 'askOutside':
-        return this.#askOutside(work, message.args.questions);
-      case 'watchOutside':
-        return this.#parts.watchOutside(account, message.args.events);
-      case 'askSpends':
-        return new Promise((spent, refused) => spends.ask(account, message.args.requests, { spent, refused }));
-      case 'releaseSpends':
-        return spends.release(account, message.args.requests);
-      case 'unknownBudgets':
-        return onUnknownBudgets(account, message.args.policyIds);
-      case 'append': {
-        const { lastMoment, entry, ...append } = message.args;
-        beginAppend(work, lastMoment);
-        return appender.appendPacked({ account, ...append, entry: packedOf(entry) });
-      }
-      case 'begin':
-        return once.begin(message.args);
-      case 'hookMessages':
-      case 'agents':
-      case 'owners':
-      case 'claim':
-      case 'decided':
-        return performed(message, work);
-      case 'appendOnce': {
-        const { lastMoment, entry, ...append } = message.args;
-        beginAppend(work, lastMoment);
-        return once.appendPacked({ ...append, entry: entry && packedOf(entry) });
-      }
-      default:
-        return once.release(message.args);
-    }
-  }
-
   /** A check may take seconds, in which the thread has nothing to do for this work. */
-  #askOutside(work: Work, questions: readonly AskedOutside[]): Promise<readonly OutsideAnswer[]> {
+  #askOutside(work: JudgingWork, questions: readonly AskedOutside[]): Promise<readonly OutsideAnswer[]> {
     const away = [...this.#works.values()].filter(({ isAway }) => isAway);
     const ofAccount = away.filter(({ account }) => account === work.account);
     if (away.length < AWAY_MAX && ofAccount.length < ACCOUNT_AWAY_MAX) {
@@ -511,7 +398,7 @@ function refusal(sentence: string): ServiceError {
   });
 }
 
-function lost({ isAppending }: Work): ServiceError {
+function lost({ isAppending }: JudgingWork): ServiceError {
   if (!isAppending) return refusal('Judging this was broken off');
   return new ServiceError('unavailable', 'Judging this was broken off; whether anything was recorded is unknown.', {
     recorded: 'unknown',
@@ -519,40 +406,8 @@ function lost({ isAppending }: Work): ServiceError {
   });
 }
 
-type OwnCall = Extract<CallMessage, { name: 'hookMessages' | 'agents' | 'owners' | 'claim' | 'decided' }>;
-
-function performed(message: OwnCall, { spans, hook }: Work): unknown {
-  switch (message.name) {
-    case 'hookMessages':
-      return void hook!.push(...message.args.messages);
-    case 'agents':
-      return spans!.resolve(message.args.refs);
-    case 'owners':
-      return spans!.owners(message.args.notes);
-    case 'claim':
-      return spans!.claim(message.args);
-    default:
-      return spans!.decided(message.args.ids);
-  }
-}
-
-function packedOf({ version, summaries, rows }: SentEntry): PackedEntry {
-  return { version, summaries: bufferOf(summaries), rows: bufferOf(rows) };
-}
-
 /** A large body lies in memory that the thread sees; it is there until the caller has the outcome. */
 function sharedOrCopied({ buffer, byteOffset, byteLength }: Buffer): Uint8Array {
   const bytes = new Uint8Array(buffer, byteOffset, byteLength);
   return buffer instanceof SharedArrayBuffer ? bytes : bytes.slice();
-}
-
-/** The clone of a Buffer is a Uint8Array. */
-function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength);
-}
-
-function beginAppend(work: Work, lastMoment: Moment): void {
-  work.inHand?.refuseLate();
-  work.isAppending = true;
-  STEADY_CLOCK.notBefore(lastMoment);
 }
