@@ -4,11 +4,13 @@
 // Invariant: rows are passed on as their text; nothing of what users sent is parsed and printed again. A batch is taken
 // with a 2xx and with nothing else (redirects are not followed), and by syslog as syslog.ts says.
 // Failure: an error of a closed set, never the receiver's own words.
+
 import { createHash } from 'node:crypto';
 import os from 'node:os';
 import type { OutgoingError } from '../../schemas/closed-sets.ts';
 import type { OutgoingFeedRecord } from '../../schemas/outgoing-feed.ts';
 import type { FeedItem } from '../../src/audit/feed.ts';
+import { onOneLine } from '../../src/common/exact-json.ts';
 import type { GuardedHttps } from '../../src/egress/guarded-https.ts';
 import { EgressError, type GuardedTls } from '../../src/egress/guarded-tls.ts';
 import { secretsAt, signedHeaders } from '../../src/egress/sign-webhook.ts';
@@ -90,5 +92,5 @@ export class BatchSender {
 }
 
 function lineOf(item: FeedItem, format: OutgoingFeedRecord['format'], account: string): string {
-  return format === 'ocsf' ? ocsfText(item, account) : `{"topic":"${item.topic}","data":${item.text}}`;
+  return format === 'ocsf' ? ocsfText(item, account) : `{"topic":"${item.topic}","data":${onOneLine(item.text)}}`;
 }

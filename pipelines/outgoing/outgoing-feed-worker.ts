@@ -112,6 +112,10 @@ export class OutgoingFeedWorker implements Part {
       if (this.#isStopping || this.#running.size >= FEEDS_AT_ONCE) return;
       const failing = [...this.#running.keys()].filter((one) => this.#failing.has(one)).length;
       if (this.#failing.has(member) && failing >= FEEDS_AT_ONCE / 2) continue;
+      // One that is slow leaves places to others, too.
+      const [account] = member.split('/');
+      const ofAccount = [...this.#running.keys()].filter((one) => one.startsWith(`${account}/`)).length;
+      if (ofAccount >= FEEDS_AT_ONCE / 2) continue;
       this.#ready.delete(member);
       const done = this.#run(member).finally(() => {
         this.#running.delete(member);
@@ -162,8 +166,8 @@ export class OutgoingFeedWorker implements Part {
       const readMs = await redisTime(redis);
       const page = await this.#page(turn, record, state);
       if (page === undefined) return;
-      if (page === 'ahead') return this.#failed(turn, state, { error: 'ahead', statusCode: null });
-      if (!(await this.#sent(turn, { record, state, page, readMs }))) return;
+      if (page === 'ahead') return this.#failed(turn, { state, text }, { error: 'ahead', statusCode: null });
+      if (!(await this.#sent(turn, { record, text, state, page, readMs }))) return;
       if (readMs - record.place_at > OUTGOING_NOTED_MS) await this.#feeds.note(account, { text, place: page.place });
       if (!page.hasMore || performance.now() > untilMs) return;
     }
@@ -189,7 +193,7 @@ export class OutgoingFeedWorker implements Part {
   }
 
   /** Was the page taken, and its place kept? */
-  async #sent(turn: Turn, { record, state, page, readMs }: Page): Promise<boolean> {
+  async #sent(turn: Turn, { record, text, state, page, readMs }: Page): Promise<boolean> {
     const { sender, metrics } = this.#options;
     const rows = page.items.length;
     if (rows > 0) {
@@ -201,25 +205,28 @@ export class OutgoingFeedWorker implements Part {
       if (result === undefined) return false;
       metrics.inc('gatehouse_outgoing_feed_batches_total', { result: result.error === null ? 'taken' : 'failed' });
       if (result.error !== null) {
-        await this.#failed(turn, state, result);
+        await this.#failed(turn, { state, text }, result);
         return false;
       }
       metrics.inc('gatehouse_outgoing_feed_rows_total', {}, rows);
     }
     this.#failing.delete(turn.member);
-    const caughtUpAt = page.hasMore ? state.caughtUpAt : readMs;
+    const caughtUpAt = page.hasMore || page.isHeldUp ? state.caughtUpAt : readMs;
     const sent = rows === 0 ? {} : { sentRows: state.sentRows + rows, sentAt: readMs };
     const moved = { ...state, ...NO_FAILURE, ...sent, place: page.place, caughtUpAt };
-    const isQuiet = rows === 0 && readMs - (state.caughtUpAt ?? 0) < QUIET_KEPT_MS && state.failures === 0;
+    const isQuiet =
+      rows === 0 && !page.hasMore && readMs - (state.caughtUpAt ?? 0) < QUIET_KEPT_MS && state.failures === 0;
     await this.#keep(turn, isQuiet ? undefined : moved, page.hasMore ? 0 : OUTGOING_EVERY_MS);
     return true;
   }
 
-  async #failed(turn: Turn, state: OutgoingFeedState, { error, statusCode }: SendResult): Promise<void> {
-    const { redis, log } = this.#options;
+  async #failed(turn: Turn, { state, text }: Tried, { error, statusCode }: SendResult): Promise<void> {
+    const { redis, keys, log } = this.#options;
     this.#failing.add(turn.member);
     const failures = state.failures + 1;
-    const waitMs = backoffMs(failures, OUTGOING_RETRY_MS);
+    // What was changed meanwhile is tried at once.
+    const isChanged = (await redis.hget(keys.outgoingFeeds(turn.account), turn.id)) !== text;
+    const waitMs = isChanged ? 0 : backoffMs(failures, OUTGOING_RETRY_MS);
     const now = await redisTime(redis);
     const failed = { failures, failingSince: state.failingSince ?? now, error, statusCode, nextTryAt: now + waitMs };
     await this.#keep(turn, { ...state, ...failed }, waitMs);
@@ -245,7 +252,9 @@ export class OutgoingFeedWorker implements Part {
   }
 }
 
-type Page = { record: OutgoingFeedRecord; state: OutgoingFeedState; page: FeedPage; readMs: number };
+/** `text`: the record as it was read. */
+type Tried = { state: OutgoingFeedState; text: string };
+type Page = Tried & { record: OutgoingFeedRecord; page: FeedPage; readMs: number };
 
 const NO_FAILURE = { failures: 0, failingSince: null, error: null, statusCode: null, nextTryAt: null } as const;
 

@@ -31,7 +31,8 @@ import { isBlank, unpackId } from './hash.ts';
 import { REGISTRY_CHAIN } from './verify.ts';
 
 export type FeedItem = { topic: FeedTopic | 'gap'; text: string };
-export type FeedPage = { items: FeedItem[]; place: FeedPlace; hasMore: boolean };
+/** `isHeldUp`: what is behind the place waits for pipelines that are behind themselves. */
+export type FeedPage = { items: FeedItem[]; place: FeedPlace; hasMore: boolean; isHeldUp?: boolean };
 
 export type FeedQuestion = {
   account: string;
@@ -108,6 +109,7 @@ export class Feed {
       items: [...chained.items, ...changes.items],
       place: { ...changes.place, chains: chained.chains },
       hasMore: chained.hasMore || changes.hasMore,
+      isHeldUp: chained.isHeldUp || changes.isHeldUp,
     };
   }
 
@@ -121,7 +123,7 @@ export class Feed {
     const { account, topics, limit } = question;
     const followed = this.#followed(topics);
     const places = this.#chains.map((chain, i) => ({ chain, n: chains[i]! })).filter((_, i) => followed(i));
-    if (places.length === 0) return { items: [], chains, hasMore: false };
+    if (places.length === 0) return { items: [], chains, hasMore: false, isHeldUp: false };
     const blocks = await blocksBehind(clickhouse, account, { places, reach: limit });
     const ends = new Map(places.map((at) => [at.chain, endBehind(at, blocks)]));
     const fresh = places.filter(({ chain, n }) => ends.get(chain)! > n);
@@ -129,19 +131,20 @@ export class Feed {
       account,
       places.filter(({ chain, n }) => ends.get(chain) === n),
     );
-    if (fresh.length === 0) return { items: gaps.map(gapItem), chains: this.#behindGaps(chains, gaps), hasMore: false };
+    const still = { chains: this.#behindGaps(chains, gaps), hasMore: false, isHeldUp: false };
+    if (fresh.length === 0) return { items: gaps.map(gapItem), ...still };
     const share = Math.ceil(limit / fresh.length);
     const slices = fresh.map(({ chain, n }) => ({ chain, from: n + 1, to: Math.min(n + share, ends.get(chain)!) }));
     const entries = await this.#entries(account, slices);
     // All that stands in a chain was in its stream before; so once the detectors have seen the streams up to their
     // ends, the anomalies of these entries are stored.
     if (topics.includes('anomalies') && !(await barrier.waitForAnomalies(account, null)))
-      return { items: [], chains, hasMore: false };
+      return { items: [], chains, hasMore: false, isHeldUp: true };
     const { items, taken } = await this.#items(question, entries);
     const moved = [...this.#behindGaps(chains, gaps)];
     for (const { index, n } of entries.slice(0, taken)) moved[index] = n;
     const hasMore = taken < entries.length || slices.some(({ chain, to }) => to < ends.get(chain)!);
-    return { items: [...gaps.map(gapItem), ...items], chains: moved, hasMore };
+    return { items: [...gaps.map(gapItem), ...items], chains: moved, hasMore, isHeldUp: false };
   }
 
   async #entries(account: string, slices: readonly ChainSlice[]): Promise<FeedEntry[]> {
@@ -234,11 +237,15 @@ export class Feed {
     const { clickhouse, barrier, erasing } = this.#parts;
     const items: FeedItem[] = [];
     const moved = { approvals: place.approvals, deliveries: place.deliveries };
-    let hasMore = false;
+    let [hasMore, isHeldUp] = [false, false];
     for (const topic of ['approvals', 'deliveries'] as const) {
       const after = place[topic];
       const until = topics.includes(topic) ? await newestRevision(clickhouse, account, topic) : after;
-      if (until <= after || !(await barrier.waitForJournal(account))) continue;
+      if (until <= after) continue;
+      if (!(await barrier.waitForJournal(account))) {
+        isHeldUp = true;
+        continue;
+      }
       const asked = { after, until, max, filter: { excludeAgents: await erasing(account) } };
       const read = topic === 'approvals' ? changedApprovals : changedDeliveries;
       const { rows } = await read(clickhouse, account, asked);
@@ -247,7 +254,7 @@ export class Feed {
       moved[topic] = isFull ? rows.at(-1)!.at : until;
       hasMore ||= isFull;
     }
-    return { items, place: moved, hasMore };
+    return { items, place: moved, hasMore, isHeldUp };
   }
 }
 

@@ -24,6 +24,11 @@ export function parseExact(text: string): Json {
   return marked === null ? (JSON.parse(text) as Json) : (withNumbers(JSON.parse(marked)) as Json);
 }
 
+/** The same JSON in one line: ends of lines stand between its tokens alone, as they were sent. */
+export function onOneLine(json: string): string {
+  return json.includes('\n') || json.includes('\r') ? json.replaceAll(/[\r\n]+/g, ' ') : json;
+}
+
 /** As JSON.stringify, with long numbers as they were written. */
 export function exactJson(value: unknown): string {
   const { writing } = LongNumber;

@@ -7,6 +7,7 @@
 // of the last row that it has (`cursors=true`).
 import Type from 'typebox';
 import type { Listed, PageStart, Position } from '../../../schemas/paging.ts';
+import { onOneLine } from '../../common/exact-json.ts';
 import { EXPORT_ROWS_AT_ONCE } from '../../common/limits.ts';
 import { cursorPaging, flag, oneOf, type QueryOf, RECORD_PAGE, sessionParameter } from '../reading/query.ts';
 import type { AnswerSpec, Call, Parts, Reply } from '../route.ts';
@@ -134,6 +135,7 @@ class Lines<Row> {
     this.#shown++;
     const cursor = cursors ? cursorBehind(this.#asked, this.#shown, this.#total, positionOf(row)) : undefined;
     if (format === 'csv') return csvLine(cursor === undefined ? cells(row) : [...cells(row), cursor]);
-    return cursor === undefined ? `${text(row)}\n` : `{"cursor":"${cursor}","item":${text(row)}}\n`;
+    const line = onOneLine(text(row));
+    return cursor === undefined ? `${line}\n` : `{"cursor":"${cursor}","item":${line}}\n`;
   }
 }

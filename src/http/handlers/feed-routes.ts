@@ -8,6 +8,7 @@ import Type from 'typebox';
 import { FEED_TOPICS, type FeedTopic, type PayloadMode } from '../../../schemas/closed-sets.ts';
 import { FeedPage as FeedPageSchema, type FeedPlace } from '../../../schemas/feed.ts';
 import { FeedAhead, type FeedItem, type FeedPage, type FeedQuestion } from '../../audit/feed.ts';
+import { onOneLine } from '../../common/exact-json.ts';
 import { APPROVAL_ANSWERED_SECONDS, FEED_EVERY_MS, LIVE_HEARTBEAT_MS } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
 import { keptOf } from '../../registry/account-retention.ts';
@@ -142,7 +143,9 @@ async function follow(body: BodyParts, parts: Parts, { question, place }: FeedRe
 
 function eventsText(items: readonly FeedItem[], id: string): string {
   const last = items.length - 1;
-  return items.map(({ topic, text: data }, i) => `event: ${topic}\ndata: ${data}\n${i === last ? id : '\n'}`).join('');
+  return items
+    .map(({ topic, text: data }, i) => `event: ${topic}\ndata: ${onOneLine(data)}\n${i === last ? id : '\n'}`)
+    .join('');
 }
 
 function idOf(question: FeedQuestion, { place }: FeedPage): string {

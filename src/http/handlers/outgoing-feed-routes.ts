@@ -9,12 +9,23 @@ import {
   OutgoingFeedCreated,
   OutgoingFeedPatch,
 } from '../../../schemas/outgoing-feed.ts';
+import { ServiceError } from '../../common/errors.ts';
+import type { Principal } from '../../registry/principal.ts';
 import { openPage } from '../answers/cursor.ts';
 import { ask, found, json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
 import { namedFilters, paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Route, route } from '../route.ts';
 
 const WHAT = 'outgoing feed';
+
+/** What is sent elsewhere, and where to, is not for who may not read it. Throws ServiceError insufficient_scope. */
+function refuseWithoutRead({ permissions, scope }: Principal): void {
+  if (permissions.includes('read')) return;
+  throw new ServiceError(
+    'insufficient_scope',
+    `An outgoing feed sends what needs the permission read; this key has the scope ${scope} with ${permissions.join(', ')}.`,
+  );
+}
 
 export const outgoingFeedRoutes: Route[] = [
   route({
@@ -29,12 +40,13 @@ export const outgoingFeedRoutes: Route[] = [
       tag: 'Outgoing feeds',
       summary: 'Create an outgoing feed',
       description:
-        'Sends what is committed from now on: batches as lines of JSON, signed as webhooks are. The `secret` is in this answer and nowhere else.',
+        'Sends what is committed from now on, in batches: one array of JSON, or lines, signed as webhooks are. The key needs `read` besides. The `secret` is in this answer and nowhere else.',
       answers: { 201: { description: 'The new outgoing feed, with its secret', schema: OutgoingFeedCreated } },
       errors: ['name_taken', 'idempotency_conflict', 'idempotency_in_progress'],
       bodyExample: { name: 'siem', url: 'https://siem.example.com/gatehouse', topics: ['audit_log', 'anomalies'] },
     },
-    async handle({ account, body, actor, idempotency }, { registry, feed }) {
+    async handle({ principal, account, body, actor, idempotency }, { registry, feed }) {
+      refuseWithoutRead(principal);
       const { topics = ['audit_log'], payload = 'full', submissions = true } = body;
       const question = {
         account,
@@ -98,7 +110,8 @@ export const outgoingFeedRoutes: Route[] = [
       errors: ['name_taken'],
       bodyExample: { status: 'inactive' },
     },
-    async handle({ account, params, body, actor }, { registry }) {
+    async handle({ principal, account, params, body, actor }, { registry }) {
+      refuseWithoutRead(principal);
       return json(200, found(await registry.outgoingFeeds.patch(account, params[0]!, body, actor), WHAT));
     },
   }),

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto';
 import Type from 'typebox';
 import type { PayloadMode } from '../../../schemas/closed-sets.ts';
+import { onOneLine } from '../../common/exact-json.ts';
 import { LIVE_CHECK_MS, LIVE_HEARTBEAT_MS, LIVE_RESUME_MS_MAX, LIVE_UNREAD_BYTES_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
 import type { BodyParts } from '../answers/body-parts.ts';
@@ -148,7 +149,7 @@ class Reader {
 
   #sendUpdate(update: LiveUpdate): void {
     const id = `id: ${idOf(update.position, this.#digest)}\n`;
-    if ('text' in update) this.#send(`${id}event: ${update.topic}\ndata: ${update.text}\n\n`);
+    if ('text' in update) this.#send(`${id}event: ${update.topic}\ndata: ${onOneLine(update.text)}\n\n`);
     else this.#send(`${id}event: skipped\ndata: {"topic":"${update.topic}","count":${update.skipped}}\n\n`);
   }
 
