@@ -163,7 +163,7 @@ export type AuditVerification = Type.Static<typeof AuditVerification>;
 export const VerificationJob = Type.Object({
   status: about(
     Type.Enum([...JOB_STATUSES]),
-    '`waiting`: nobody has begun yet. `running`: some of it is done. `done`: `valid` and `found` say what came of it.',
+    '`waiting`: nobody has begun yet. `running`: some of it is done. `done`: `valid` and `found` say what came of it. `failed`: the store did not answer again and again; order it anew.',
   ),
   from: about(Nullable(ResponseTime), 'Events that arrived from then on. null: from the first.', null),
   to: about(Nullable(ResponseTime), 'Up to then. null: all that there was when it came to its end.', null),

@@ -260,7 +260,7 @@ export const OUTGOING_ERRORS = [
 export type OutgoingError = (typeof OUTGOING_ERRORS)[number];
 
 /** How far the verification that an account has ordered is. */
-export const JOB_STATUSES = ['waiting', 'running', 'done'] as const;
+export const JOB_STATUSES = ['waiting', 'running', 'done', 'failed'] as const;
 
 export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];

@@ -36,6 +36,8 @@ export type KeptJob = {
   status: VerificationJob['status'];
   /** Entries of the events' chains that were verified. */
   checked: number;
+  /** Windows in a row that could not be read. */
+  failures?: number;
   endedMs: number | null;
   /** What the last window came to, or the one that is not valid. */
   found: AuditVerification | null;
@@ -94,7 +96,7 @@ export class VerificationJobs {
 
   /** false: it was replaced or removed, and nothing is kept. */
   keep(account: string, before: string, job: KeptJob): Promise<boolean> {
-    return this.#keep(account, before, JSON.stringify(job), job.status === 'done');
+    return this.#keep(account, before, JSON.stringify(job), job.endedMs !== null);
   }
 
   /** Where there is none, it is not looked for. */

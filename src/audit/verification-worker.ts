@@ -36,6 +36,8 @@ const LOOK_MS = 2_000;
 const ACCOUNTS_MAX = 20;
 /** A window that is not verified after so long is halved; one that took a quarter of it doubles the next. */
 const WINDOW_MS = 20_000;
+/** What cannot be read so often in a row, each time less of it, is given up. */
+const FAILURES_MAX = 20;
 
 type Window = { found: AuditVerification; fromMs: number; isLast: boolean; endMs: number; tookMs: number };
 
@@ -79,14 +81,17 @@ export class VerificationWorker implements Part {
   /** A window of each job that waits or runs. */
   async look(): Promise<void> {
     const { redis, keys, log } = this.#options;
+    const unread = (error: unknown, account?: string) => {
+      if (!this.#stop.signal.aborted) log.warn({ err: error, account }, 'audit.verification_not_run');
+    };
     for (let shard = 0; shard < REGISTRY_SHARDS; shard++)
       try {
         for (const account of await redis.srandmember(keys.verificationsWanted(shard), ACCOUNTS_MAX)) {
           if (this.#stop.signal.aborted) return;
-          await this.#underLease(account);
+          await this.#underLease(account).catch((error: unknown) => unread(error, account));
         }
       } catch (error) {
-        if (!this.#stop.signal.aborted) log.warn({ err: error }, 'audit.verification_not_run');
+        unread(error);
       }
   }
 
@@ -117,7 +122,7 @@ export class VerificationWorker implements Part {
     const isLast = endMs > (job.toMs ?? Date.now());
     await settle(account);
     const startedMs = performance.now();
-    const found = await verify(account, {
+    const verified = verify(account, {
       fromMs,
       ...(isLast ? (job.toMs === null ? {} : { toMs: job.toMs }) : { toMs: endMs - 1 }),
       budgetMs: this.#budgets.get(account) ?? WINDOW_MS,
@@ -125,6 +130,10 @@ export class VerificationWorker implements Part {
         job.checkpoint.map(([chain, n, hash, atMs]) => [chain, { n, hash: Buffer.from(hash, 'hex'), atMs }]),
       ),
       settle: () => settle(account),
+    });
+    const found = await verified.catch(async (error: unknown) => {
+      await this.#jobs.keep(account, text, this.#unread(job));
+      throw error;
     });
     const tookMs = performance.now() - startedMs;
     const next = this.#next(account, job, { found, fromMs, isLast, endMs, tookMs });
@@ -136,12 +145,20 @@ export class VerificationWorker implements Part {
       );
   }
 
+  /** The next try is about half as much. */
+  #unread(job: KeptJob): KeptJob {
+    const failures = (job.failures ?? 0) + 1;
+    const next = { ...job, failures, widthMs: Math.ceil(job.widthMs / 2) };
+    return failures < FAILURES_MAX ? next : { ...next, status: 'failed', endedMs: Date.now() };
+  }
+
   #next(account: string, job: KeptJob, { found, fromMs, isLast, endMs, tookMs }: Window): KeptJob {
-    const running = { ...job, status: 'running' as const };
+    const running = { ...job, status: 'running' as const, failures: 0 };
     if (found.valid === false) return { ...running, status: 'done', found, endedMs: Date.now() };
     if (found.truncated) {
       // Where nothing of it was done, it is the registry that takes so long, which is verified whole with each window.
-      if (parseTime(found.continue_from!)! > fromMs) return { ...running, widthMs: Math.ceil(job.widthMs / 2) };
+      const isBegun = parseTime(found.continue_from!)! > Math.max(fromMs, job.nextMs);
+      if (isBegun && job.widthMs > 1) return { ...running, widthMs: Math.ceil(job.widthMs / 2) };
       this.#budgets.set(account, 2 * (this.#budgets.get(account) ?? WINDOW_MS));
       return running;
     }

@@ -81,13 +81,13 @@ t.test('windows do not overlap, grow where they are quick, and count each entry 
 });
 
 t.test('a window that takes too long is halved, and a registry that does gets more time', async (t) => {
-  const { asked, world, make, read, run, order } = await begin(t);
+  const { asked, bornMs, world, make, read, run, order } = await begin(t);
   await order();
   const done: Window[] = [];
   let isSlow = true;
   world.finds = (one) => {
     if (Math.min(one.toMs, Date.now()) - Math.max(one.fromMs, Date.now() - 64 * DAY_MS) > 5 * DAY_MS)
-      return { valid: null, truncated: true, continue_from: isoTime(one.fromMs + DAY_MS) };
+      return { valid: null, truncated: true, continue_from: isoTime(Math.max(one.fromMs, bornMs) + DAY_MS) };
     if (isSlow && one.budgetMs < 80_000) return { valid: null, truncated: true, continue_from: isoTime(one.fromMs) };
     isSlow = false;
     done.push(one);
@@ -111,6 +111,30 @@ t.test('one that was killed goes on from its last window, and one that is away i
   await run(make('backtests'));
   t.equal(asked[kept]!.fromMs, asked[0]!.toMs + 1);
   t.match(await read(), { status: 'done', entries: 64 + REGISTRY });
+});
+
+t.test('what cannot be read again and again is given up, and an account beside it goes on', async (t) => {
+  const { asked, world, make, read, order } = await begin(t);
+  await order();
+  world.finds = () => new Error('memory limit exceeded');
+  const worker = make('backtests');
+  for (let n = 0; n < 19; n++) await worker.look();
+  t.match(await read(), { status: 'waiting', finished_at: null });
+  t.ok(asked[1]!.toMs < asked[0]!.toMs, 'less of it is tried');
+  await worker.look();
+  t.match(await read(), { status: 'failed', valid: null, finished_at: String });
+  await worker.look();
+  t.equal(asked.length, 20, 'it is not tried any more');
+});
+
+t.test('a registry that takes long is no progress of a young account', async (t) => {
+  const { asked, world, make, read, run, order } = await begin(t);
+  await order();
+  world.finds = ({ budgetMs }) =>
+    budgetMs < 40_000 ? { valid: null, truncated: true, continue_from: isoTime(Date.now() - 365 * DAY_MS) } : {};
+  await run(make('backtests'));
+  t.match(await read(), { status: 'done', valid: true });
+  t.ok(asked.length < 20, `${asked.length} tries`);
 });
 
 t.test('what is not valid ends it', async (t) => {

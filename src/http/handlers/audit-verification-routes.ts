@@ -30,7 +30,8 @@ export const auditVerificationRoutes: Route[] = [
     async handle({ account, body }, { verifications, checkpoints }) {
       const { from, to, checkpoint, public_key: key } = body;
       const fromMs = from === undefined ? null : Math.ceil(parseExactTime(from)!);
-      const toMs = to === undefined ? null : Math.floor(parseExactTime(to)!);
+      // What has not arrived yet cannot be verified, and is not said to be.
+      const toMs = to === undefined ? null : Math.min(Date.now(), Math.floor(parseExactTime(to)!));
       if (fromMs !== null && toMs !== null && toMs < fromMs)
         throw validationFailed('Nothing lies between.', [{ path: '/to', message: 'must not be before from' }]);
       const remembered = checkpoint === undefined ? {} : { checkpoint: checkpoints.read(account, checkpoint, key) };
@@ -66,7 +67,7 @@ export const auditVerificationRoutes: Route[] = [
       id: 'removeAuditVerification',
       tag: 'Audit log',
       summary: 'Stop and remove the verification that was ordered last',
-      description: 'One that runs ends within its present part, some seconds. Nothing of it is kept.',
+      description: 'One that runs ends within its present part, mostly some seconds. Nothing of it is kept.',
       answers: { 204: { description: 'Removed' } },
       errors: ['not_found'],
     },
