@@ -110,6 +110,8 @@ const NEEDLES: (() => string)[] = [
   () => pick(corpus),
   card,
   card,
+  () => 'DE89370400440532013000'.replaceAll(/(.{4})(?=.)/g, `$1${pick(['', ' ', '·', '-', '.'])}`),
+  () => `+1${pick(['', '()()()', ' ((', '-('])}2125550${row(DIGITS, 3)}`,
   () => `${pick(['AKIA', 'ASIA'])}${row(UPPER + DIGITS, 16)}`,
   () =>
     `${pick(['ghp_', 'glpat-', 'sk-', 'xoxb-', 'hf_', 'AIza', 'npm_', 'SG.', 'ya29.', 'sk_live_'])}${row(UPPER + LOWER + DIGITS, 40)}`,
@@ -211,6 +213,7 @@ const PAYLOADS: ((text: string) => object)[] = [
   (text) => ({ arguments: JSON.stringify({ q: text, n: [text] }) }),
   (text) => ({ arguments: JSON.stringify({ q: JSON.stringify({ z: text }) }) }),
   (text) => ({ arguments: ` ${JSON.stringify([JSON.stringify(text)])}` }),
+  (text) => ({ arguments: JSON.stringify(JSON.stringify({ q: { z: text } })) }),
   (text) => ({ code: `{'a': '${text}', 'b': None}` }),
   (text) => ({ code: `# ${text}\n{"a": ["${text}"` }),
   (text) => ({ name: 'API_KEY', value: text }),

@@ -342,8 +342,9 @@ function digitsFrom(p: usize): i32 {
       if (at(p + 1) == 0x75) p += 5;
       continue;
     }
+    if (c == 0x28 || c == 0x29) continue;
     if (++gap > 4) break;
-    if (c > 0x7f || c == 0x20 || c == 0x28 || c == 0x29 || (c >= 0x2b && c <= 0x2f && c != 0x2c) || c == 0x5f || c == 0x25 || c == 0x3a) continue;
+    if (c > 0x7f || c == 0x20 || (c >= 0x2b && c <= 0x2f && c != 0x2c) || c == 0x5f || c == 0x25 || c == 0x3a) continue;
     break;
   }
   return n;
@@ -375,8 +376,13 @@ function isIban(start: usize): bool {
   for (let p = start; n < length; p++) {
     if (p >= stretchTo) return false;
     const c = at(p);
+    if (c == 0x5c) {
+      // A dot may be written as an escape, at any depth.
+      if (at(p + 1) == 0x75) p += 5;
+      continue;
+    }
     if (!isAlnum(c)) {
-      if (++gap > 3 || (c != 0x20 && c != 0x5c && c < 0x80 && (c < 0x2b || c > 0x2f) && c != 0x3a && c != 0x5f && c != 0x25)) return false;
+      if (++gap > 3 || (c != 0x20 && c < 0x80 && (c < 0x2b || c > 0x2f) && c != 0x3a && c != 0x5f && c != 0x25)) return false;
       // %20
       if (c == 0x25) { if (at(p + 1) != 0x32 || at(p + 2) != 0x30) return false; p += 2; }
       continue;

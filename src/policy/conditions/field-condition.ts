@@ -205,10 +205,12 @@ export class FieldCondition {
   }
 }
 
+/** What stands there, through texts inside texts; undefined: nothing. */
 function valueAt(payload: object, steps: readonly Step[]): unknown {
   return steps.reduce<unknown>((value, step) => {
-    const holder = typeof value === 'string' ? formsOf(value).inner!.value : value;
-    return (holder as Record<Step, unknown>)[step];
+    let holder = value;
+    while (typeof holder === 'string') holder = formsOf(holder).inner?.value;
+    return (holder as Record<Step, unknown> | null | undefined)?.[step];
   }, payload);
 }
 
