@@ -94,7 +94,7 @@ type Of = { check: ExternalCheck };
 
 function State({ check: { activity } }: Of) {
   if (activity === undefined || activity.calls + activity.open_on === 0)
-    return <span class="quiet">not asked yet</span>;
+    return <span class="quiet">not asked in 24 h</span>;
   if (activity.open_on === 0) return <span class="badge active">asked</span>;
   return (
     <>

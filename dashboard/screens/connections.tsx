@@ -160,7 +160,10 @@ function Edit({ connection, onClose, onMade }: EditProps) {
           },
         };
         if (!isNew) {
-          await call('PATCH', pathOf(connection.id), { body });
+          const known = connection as unknown as Record<string, unknown>;
+          const changes = Object.entries(body).filter(([name, value]) => value !== known[name]);
+          if (changes.length === 0) return;
+          await call('PATCH', pathOf(connection.id), { body: Object.fromEntries(changes) });
           changed('v1/connections', 'v1/audit-logs');
           return;
         }

@@ -17,7 +17,8 @@ export class AccountChecks {
     this.#checksOf = checksOf;
   }
 
-  async ask(account: string, questions: readonly NamedQuestion[]): Promise<CheckAnswer[]> {
+  /** `isWatched`: no reply waits for it. */
+  async ask(account: string, questions: readonly NamedQuestion[], how = { isWatched: false }): Promise<CheckAnswer[]> {
     const checks = await this.#checksOf(account);
     const answers: CheckAnswer[] = questions.map(() => ({ failure: 'error', ms: 0 }));
     const names = new Set(questions.map(({ check }) => check));
@@ -30,6 +31,7 @@ export class AccountChecks {
           account,
           check,
           places.map((i) => questions[i]!),
+          how,
         );
         for (const [k, i] of places.entries()) answers[i] = said[k]!;
       }),

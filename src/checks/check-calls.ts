@@ -49,9 +49,16 @@ export class CheckCalls {
   }
 
   /** The answers in the order of the questions, which are of one request. Does not reject. */
-  async ask(account: string, check: CheckRecord, questions: readonly CheckQuestion[]): Promise<CheckAnswer[]> {
+  async ask(
+    account: string,
+    check: CheckRecord,
+    questions: readonly CheckQuestion[],
+    { isWatched = false } = {},
+  ): Promise<CheckAnswer[]> {
     const state = this.#stateOf(account, check);
-    const room = Math.max(0, check.at_once - state.underWay);
+    // What is asked after the reply leaves room to what a reply waits for.
+    const kept = isWatched ? Math.floor(check.at_once / 2) : 0;
+    const room = Math.max(0, check.at_once - kept - state.underWay);
     const most = questions.length > 1 ? Math.ceil(check.at_once / 2) : 1;
     const lanes = Math.min(room, most, questions.length);
     const answers: CheckAnswer[] = questions.map(() => ({ failure: 'overload', ms: 0 }));

@@ -59,7 +59,11 @@ export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
 /** A question to the check of this name, as plain data. */
 export type AskedOutside = NamedQuestion;
 export type OutsideChecks = {
-  ask(account: string, questions: readonly AskedOutside[]): Promise<readonly OutsideAnswer[]>;
+  ask(
+    account: string,
+    questions: readonly AskedOutside[],
+    how?: { isWatched: boolean },
+  ): Promise<readonly OutsideAnswer[]>;
 };
 /** What a check is to be asked after the reply. `question` undefined: nothing is sent, and `failure` is the answer. */
 export type WatchedEvent = {

@@ -11,10 +11,12 @@ import type { Log } from '../process/log.ts';
 import type { Answer, Caller, IngestRequest, OutsideChecks, WatchedEvent } from './ingest-parts.ts';
 
 /** Calls of one check: what is decided before a reply must find room beside them. */
-const AT_ONCE = 8;
+const AT_ONCE = 4;
 const ALL_AT_ONCE = 64;
 const WAITING_MAX = 200;
 const WAITING_BYTES_MAX = 32 * 1024 * 1024;
+/** No account takes the room of all. */
+const ACCOUNT_BYTES_MAX = WAITING_BYTES_MAX / 4;
 
 type Submits = { submit(request: IngestRequest, caller: Caller): void };
 type Parts = {
@@ -29,6 +31,7 @@ export class OutsideWatching {
   readonly #queue = new FairQueue({ max: ALL_AT_ONCE, accountMax: AT_ONCE, waitingMax: WAITING_MAX });
   readonly #stopping = new AbortController();
   #bytes = 0;
+  readonly #bytesOf = new Map<string, number>();
   #ingest: Submits | undefined;
 
   constructor(parts: Parts) {
@@ -52,8 +55,10 @@ export class OutsideWatching {
   /** Does not reject. */
   async #one(account: string, event: WatchedEvent): Promise<void> {
     const bytes = bytesOf(event);
-    if (this.#stopping.signal.aborted || this.#bytes + bytes > WAITING_BYTES_MAX) return this.#parts.onDropped();
-    this.#bytes += bytes;
+    const ofAccount = this.#bytesOf.get(account) ?? 0;
+    const isFull = this.#bytes + bytes > WAITING_BYTES_MAX || (ofAccount > 0 && ofAccount + bytes > ACCOUNT_BYTES_MAX);
+    if (this.#stopping.signal.aborted || isFull) return this.#parts.onDropped();
+    this.#count(account, bytes);
     try {
       const ask = () => this.#answerOf(account, event);
       const answer = await this.#queue.run(`${account}/${event.check}`, this.#stopping.signal, ask);
@@ -64,13 +69,20 @@ export class OutsideWatching {
       if (error instanceof QueueFull) this.#parts.onDropped();
       else if (!this.#stopping.signal.aborted) this.#parts.log.warn({ err: error, account }, 'check.verdict_lost');
     } finally {
-      this.#bytes -= bytes;
+      this.#count(account, -bytes);
     }
+  }
+
+  #count(account: string, bytes: number): void {
+    this.#bytes += bytes;
+    const ofAccount = (this.#bytesOf.get(account) ?? 0) + bytes;
+    if (ofAccount === 0) this.#bytesOf.delete(account);
+    else this.#bytesOf.set(account, ofAccount);
   }
 
   async #answerOf(account: string, { question, failure }: WatchedEvent): Promise<OutsideAnswer> {
     if (question === undefined) return { failure: failure!, ms: 0 };
-    const [answer] = await this.#parts.checks.ask(account, [question]);
+    const [answer] = await this.#parts.checks.ask(account, [question], { isWatched: true });
     return answer!;
   }
 

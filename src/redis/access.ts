@@ -13,7 +13,7 @@ const OF_KEYS = [
   ...['get k', 'set k 0', 'setnx k 0', 'del k', 'exists k', 'incr k', 'mget k', 'pexpire k 1', 'strlen k'],
   ...['hget k f', 'hset k f 0', 'hsetnx k f 0', 'hdel k f', 'hmget k f', 'hgetall k', 'hvals k', 'hkeys k', 'hlen k'],
   ...['hscan k 0', 'hincrby k f 1', 'rpush k 0', 'lpop k', 'llen k', 'lindex k 0'],
-  ...['pttl k', 'type k', 'hexists k f', 'lrange k 0 1', 'lset k 0 0', 'srandmember k 1'],
+  ...['pttl k', 'type k', 'hexists k f', 'lrange k 0 1', 'lset k 0 0', 'lpush k 0', 'ltrim k 0 1', 'srandmember k 1'],
   ...['sadd k m', 'srem k m', 'sismember k m', 'smismember k m', 'smembers k', 'scard k'],
   ...['zadd k 0 m', 'zrem k m', 'zcard k', 'zcount k 0 1', 'zrange k 0 1', 'zrangebyscore k 0 1'],
   ...['zrevrangebylex k + -', 'zscore k m', 'zmscore k m', 'zremrangebyscore k 0 1', 'zremrangebyrank k 0 1'],

@@ -112,7 +112,10 @@ function callOf(text: string): NotedCall {
 
 function activityOf(all: readonly NotedCall[], openOn: number): CheckActivity {
   const calls = all.filter(({ atMs }) => atMs > Date.now() - CHECK_CALLS_MS_MAX);
-  const lasted = calls.map(({ ms }) => ms).sort((a, b) => a - b);
+  const lasted = calls
+    .filter(({ result }) => result !== 'overload') // which was not called
+    .map(({ ms }) => ms)
+    .sort((a, b) => a - b);
   const share = (of: number) => lasted[Math.min(lasted.length - 1, Math.floor(of * lasted.length))] ?? null;
   const failures = CHECK_FAILURES.map((reason) => [reason, calls.filter(({ result }) => result === reason).length]);
   const lastMs = Math.max(0, ...calls.map(({ atMs }) => atMs));

@@ -245,6 +245,19 @@ t.test('what finds no room is answered at once, and nothing waits', async (t) =>
   t.match(await again, [{ verdict: { match: false } }], 'the room is free again');
 });
 
+t.test('what is asked after the reply leaves room to what a reply waits for', async (t) => {
+  const { judges, held, until } = await heldJudges(t);
+  const { calls } = callsTo(judges);
+  const check = checkOf(`${judges.url}/held`, { at_once: 4, timeout_ms: 5_000 });
+  const watched = Array.from({ length: 4 }, () => calls.ask('acc', check, [question(['w'])], { isWatched: true }));
+  await until(2);
+  const waitedFor = [calls.ask('acc', check, [question(['a'])]), calls.ask('acc', check, [question(['b'])])];
+  await until(4);
+  for (const answered of held) answered();
+  t.equal((await Promise.all(watched)).filter(([answer]) => 'failure' in answer!).length, 2);
+  t.match(await Promise.all(waitedFor), [[{ verdict: { match: false } }], [{ verdict: { match: false } }]]);
+});
+
 t.test('a batch asks for all, at most half of the room at a time', async (t) => {
   let now = 0;
   let most = 0;
