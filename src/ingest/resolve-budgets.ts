@@ -29,6 +29,9 @@ import { keptSpending, modelOf, outputTokens } from './event-cost.ts';
 import type { Decided } from './resolve-quotas.ts';
 import { estimateOf, mostOutput, OUTPUT_GUESS, usedOf } from './spend-amounts.ts';
 
+/** What waits for a person is held no longer than that beside its `hold`. */
+const WAIT_HELD_MS_MAX = 3_600_000;
+
 type Parts = {
   agent: AgentRecord;
   body: Pick<DecodedBody, 'spending'>;
@@ -155,8 +158,8 @@ export class BudgetsAsked {
   ): Reserve {
     const { agent, arrivals, nowMs, judged } = this.#parts;
     const { check, judgement, estimate } = of;
-    // While a person has not decided it is held as well.
-    const waitMs = 1000 * (judged[element]!.decision.approval?.timeoutSeconds ?? 0);
+    // While a person has not decided it is held as well, but not for days: a denial does not let it go.
+    const waitMs = Math.min(1000 * (judged[element]!.decision.approval?.timeoutSeconds ?? 0), WAIT_HELD_MS_MAX);
     const { terms, policy } = check.entry.rule as { terms: BudgetTerms; policy: SpendCheck['entry']['rule']['policy'] };
     const model = modelOf(check.event.payload) ?? '';
     return {

@@ -71,12 +71,17 @@ local function counterOf(base, op, scope)
   return counter
 end
 
+-- What others keep for longer is not cut short.
+local function lengthen(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, text(ms)) end
+end
+
 local function keep(base, counter, op, scope, shown)
-  for _, key in ipairs({ counter.c, counter.a, counter.e }) do redis.call('PEXPIRE', key, text(op.life)) end
+  for _, key in ipairs({ counter.c, counter.a, counter.e }) do lengthen(key, op.life) end
   local names = base .. ':n'
   if redis.call('HEXISTS', names, scope) == 0 and redis.call('HLEN', names) < LISTED_MAX then redis.call('HSET', names, scope, shown) end
-  redis.call('PEXPIRE', names, text(op.life))
-  redis.call('PEXPIRE', base .. ':k', text(op.life))
+  lengthen(names, op.life)
+  lengthen(base .. ':k', op.life)
 end
 
 -- Output tokens that 95 of 100 calls stayed within; nil: fewer than 20 were seen.
@@ -143,7 +148,7 @@ local function reserve(base, op)
   redis.call('PEXPIRE', reservation, text(2 * op.hold + STORED_MS))
   redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
   redis.call('ZADD', open, ends, op.id)
-  redis.call('PEXPIRE', open, text(op.hold))
+  lengthen(open, op.hold)
   keep(base, counter, op, op.scope, op.shown)
   return answer(isOver and 'no' or 'yes', amount, left - amount)
 end
@@ -196,7 +201,7 @@ local function unuse(base, op)
   local life = one.ends - now
   if life <= 0 then return {} end
   redis.call('ZADD', one.open, text(one.ends), one.id)
-  if redis.call('PTTL', one.open) < life then redis.call('PEXPIRE', one.open, text(life)) end
+  lengthen(one.open, life)
   return {}
 end
 
@@ -280,7 +285,7 @@ end
 -- { epoch ms }: what arrives from now on is counted here, unless another said so before.
 local function begin(base, op)
   redis.call('HSETNX', base .. ':k', 'from', text(now))
-  redis.call('PEXPIRE', base .. ':k', text(op.life))
+  lengthen(base .. ':k', op.life)
   return { redis.call('HGET', base .. ':k', 'from'), redis.call('HGET', base .. ':k', 'known') or '0' }
 end
 

@@ -78,7 +78,8 @@ export class Budgets {
       for (const known of await this.#inForce(account, policyId)) {
         const { isKnown, states } = await this.#statesOf(account, known);
         if (!isKnown) this.know(account, [known.policy.id]);
-        const stored = check ? await this.#stored(account, known) : undefined;
+        // Its counters begin where it is known; to ask for what is stored would begin them.
+        const stored = check && isKnown ? await this.#stored(account, known) : undefined;
         const counted = new Set(states.map(({ scope }) => scope));
         const uncounted = [...(stored?.keys() ?? [])].filter((scope) => !counted.has(scope));
         for (const scope of uncounted) states.push({ scope, shown: '', spent: 0, reserved: 0, resetsMs: 0 });
