@@ -199,7 +199,7 @@ export class RegistryCache {
       const active = await this.#policyTexts.activeOf(key, texts);
       const nowMs = Date.now();
       const policies = active.filter((policy) => hasBegun(policy, nowMs));
-      this.#starts.set(account, nextStart(active, nowMs));
+      this.#starts.add(account, nextStart(active, nowMs));
       const inForce = policies.filter((policy) => isInForce(policy, nowMs));
       this.#onPolicies(account, inForce);
       const isHashed = inForce.some(

@@ -26,12 +26,12 @@ export class Upcoming {
     this.#clock = options.clock ?? WALL_CLOCK;
   }
 
-  /** In place of what was said of the name before. undefined: nothing is to come. */
-  set(name: string, atMs: number | undefined): void {
-    if (atMs === undefined) {
-      this.#moments.delete(name);
-      return;
-    }
+  /**
+   * The earliest moment that was said of a name stands, since who says it may have read before another: done too early,
+   * it is looked at again. undefined: nothing is to come.
+   */
+  add(name: string, atMs: number | undefined): void {
+    if (atMs === undefined || atMs >= (this.#moments.get(name) ?? Number.POSITIVE_INFINITY)) return;
     this.#moments.set(name, atMs);
     if (this.#moments.size > this.#options.max)
       for (const one of this.#moments.keys())

@@ -42,18 +42,19 @@ function begin(needed: (name: string) => boolean = () => true, max = 100) {
   return { clock, done, upcoming, at: (ms: number) => startMs + ms };
 }
 
-t.test('each is done at its moment, once, whatever was set before it', async (t) => {
+t.test('each is done at the earliest moment that was said of it, once', async (t) => {
   const { clock, done, upcoming, at } = begin();
-  upcoming.set('late', at(60_000));
-  upcoming.set('early', at(1_234));
-  upcoming.set('moved', at(100));
-  upcoming.set('moved', at(2_000));
-  upcoming.set('gone', at(50));
-  upcoming.set('gone', undefined);
+  upcoming.add('late', at(60_000));
+  upcoming.add('early', at(1_234));
+  upcoming.add('moved', at(100));
+  upcoming.add('moved', at(2_000));
+  upcoming.add('gone', at(50));
+  upcoming.add('gone', undefined);
   await clock.timers.advance(100_000);
   t.same(done, [
+    ['gone', 50],
+    ['moved', 100],
     ['early', 1_234],
-    ['moved', 2_000],
     ['late', 60_000],
   ]);
   t.equal(clock.waiting, 0, 'then nothing is waited for');
@@ -61,12 +62,12 @@ t.test('each is done at its moment, once, whatever was set before it', async (t)
 
 t.test('a clock that is set on is followed within half a second, one that is set back is waited for', async (t) => {
   const { clock, done, upcoming, at } = begin();
-  upcoming.set('a', at(3_600_000));
+  upcoming.add('a', at(3_600_000));
   await clock.timers.advance(10_000);
   clock.set(3_600_000);
   await clock.timers.advance(500);
   t.equal(done.length, 1);
-  upcoming.set('b', clock.now() + 1_000);
+  upcoming.add('b', clock.now() + 1_000);
   clock.set(0);
   await clock.timers.advance(5_000);
   t.equal(done.length, 1, 'it is not time yet');
@@ -74,12 +75,12 @@ t.test('a clock that is set on is followed within half a second, one that is set
 
 t.test('what nobody needs is forgotten over the bound, and what is needed never', async (t) => {
   const { clock, done, upcoming, at } = begin((name) => name.startsWith('needed'), 10);
-  for (let i = 0; i < 8; i++) upcoming.set(`needed ${i}`, at(1_000 + i));
-  for (let i = 0; i < 1_000; i++) upcoming.set(`other ${i}`, at(5_000));
+  for (let i = 0; i < 8; i++) upcoming.add(`needed ${i}`, at(1_000 + i));
+  for (let i = 0; i < 1_000; i++) upcoming.add(`other ${i}`, at(5_000));
   await clock.timers.advance(10_000);
   t.equal(done.filter(([name]) => name.startsWith('needed')).length, 8);
   t.ok(done.length <= 11, `${done.length} were kept`);
-  upcoming.set('x', clock.now() + 5);
+  upcoming.add('x', clock.now() + 5);
   upcoming.close();
   t.equal(clock.waiting, 0);
 });
