@@ -276,7 +276,12 @@ class Gatehouse:
         except BaseException as error:
             self.record("error", {**about, "message": str(error)}, trace_id=trace_id)
             raise
-        self.record("completion", {**about, **used(result)}, trace_id=trace_id)
+        # What was paid for is recorded and given back also where ``used`` cannot read it: it counts as what was reserved.
+        try:
+            said = used(result)
+        except Exception as error:
+            said = {"usage_unread": str(error)}
+        self.record("completion", {**about, **said}, trace_id=trace_id)
         return result
 
     async def decide_async(

@@ -150,7 +150,14 @@ export class Gatehouse {
         note('error', { message: String(error) });
         throw error;
       });
-    note('completion', used(result));
+    // What was paid for is recorded and given back also where `used` cannot read it: it counts as what was reserved.
+    let said = {};
+    try {
+      said = used(result);
+    } catch (error) {
+      said = { usage_unread: String(error) };
+    }
+    note('completion', said);
     return result;
   }
 
