@@ -213,7 +213,7 @@ function Own({ speaks, check }: { speaks: Speaks; check: ExternalCheck | undefin
   return (
     <>
       {HAS.model.includes(speaks) && (
-        <Field label="Model" {...(speaks === 'openai_chat' ? {} : { hint: 'Left empty: omni-moderation-latest.' })}>
+        <Field label="Model" {...(speaks === 'openai_chat' ? {} : { hint: `Left empty: ${MODERATION_MODEL}.` })}>
           <input name="model" required={speaks === 'openai_chat'} maxLength={200} defaultValue={check?.model ?? ''} />
         </Field>
       )}
@@ -242,12 +242,15 @@ function creationOf(form: FormData, speaks: Speaks): object {
   };
 }
 
+const MODERATION_MODEL = 'omni-moderation-latest';
+
 /** What differs. */
 function changeOf(form: FormData, check: ExternalCheck): Record<string, unknown> {
   const after: Record<string, unknown> = { url: textOf(form, 'url') };
   for (const name of ['timeout_ms', 'at_once'] as const) after[name] = Number(form.get(name));
   for (const name of ['model', 'prompt', 'language'] as const)
     if (HAS[name].includes(check.speaks)) after[name] = textOf(form, name);
+  if (check.speaks === 'openai_moderation' && after['model'] === '') after['model'] = MODERATION_MODEL;
   const before = check as Record<string, unknown>;
   const changes = Object.entries(after).filter(([name, value]) => value !== (before[name] ?? ''));
   const isNone = form.has('no_secret');
