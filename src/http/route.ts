@@ -9,10 +9,9 @@
 
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import type { Scope } from '../../schemas/closed-sets.ts';
+import type { Permission, Scope } from '../../schemas/closed-sets.ts';
 import type { ConnectionRecord } from '../../schemas/connection.ts';
 import type { ServiceCare } from '../../schemas/overview.ts';
-
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { Feed } from '../audit/feed.ts';
 import type { VerificationJobs } from '../audit/verification-job.ts';
@@ -274,10 +273,10 @@ type RouteSpec<B, P extends Parameters> = {
   /** What it changes has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
   conditional?: true;
   operation: Operation;
-} & (
-  | { needs: Need; bound: Bound }
+} /** `besides`: a permission that is needed as well. */ & (
+  | { needs: Need; besides?: Permission; bound: Bound }
   /** No key needed. */
-  | { needs: null; bound?: undefined }
+  | { needs: null; besides?: undefined; bound?: undefined }
 ) &
   (
     | { handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>; submit?: undefined }

@@ -5,6 +5,7 @@
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to
 // an agent may touch is inspected where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, no caller is admitted unchecked.
+import type { Permission } from '../../../schemas/closed-sets.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../../common/limits.ts';
 import { parseApiKey } from '../../registry/api-key-text.ts';
@@ -69,22 +70,26 @@ export class Authenticator {
   }
 }
 
+type Needs = { needs: Need | null; besides?: Permission | undefined };
+
 /** What a key must have to come in here: the sum of RIGHTS, made once for a route. */
-export function rightsFor({ needs, bound }: { needs: Need | null; bound?: unknown }): number {
-  return (needs === null || needs === 'any' ? 0 : RIGHTS[needs]) | (bound === 'refused' ? RIGHTS.account : 0);
+export function rightsFor({ needs, besides, bound }: Needs & { bound?: unknown }): number {
+  const own = needs === null || needs === 'any' ? 0 : RIGHTS[needs];
+  return own | (besides === undefined ? 0 : RIGHTS[besides]) | (bound === 'refused' ? RIGHTS.account : 0);
 }
 
 /** `rights`: `rightsFor` the route. Throws ServiceError insufficient_scope. */
-export function authorize(principal: Principal, rights: number, route: { needs: Need | null }): void {
+export function authorize(principal: Principal, rights: number, route: Needs): void {
   if ((principal.rights & rights) === rights) return;
   throw new ServiceError('insufficient_scope', whatIsMissing(principal, rights & ~principal.rights, route));
 }
 
-function whatIsMissing({ scope, permissions, agentId }: Principal, missing: number, { needs }: { needs: Need | null }) {
+function whatIsMissing({ scope, permissions, agentId }: Principal, missing: number, { needs, besides }: Needs) {
   if ((missing & RIGHTS.admin) !== 0) return `This needs a key with the scope admin; this one has ${scope}.`;
   if ((missing & RIGHTS.account) === missing)
     return `This concerns the whole account; this key is bound to the agent ${agentId}.`;
-  return `This needs the permission ${needs}; this key has the scope ${scope} with ${permissions.join(', ')}.`;
+  const permission = besides !== undefined && (missing & ~RIGHTS.account) === RIGHTS[besides] ? besides : needs;
+  return `This needs the permission ${permission}; this key has the scope ${scope} with ${permissions.join(', ')}.`;
 }
 
 /** undefined: continue. */

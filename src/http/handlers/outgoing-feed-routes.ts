@@ -9,8 +9,6 @@ import {
   OutgoingFeedCreated,
   OutgoingFeedPatch,
 } from '../../../schemas/outgoing-feed.ts';
-import { ServiceError } from '../../common/errors.ts';
-import type { Principal } from '../../registry/principal.ts';
 import { openPage } from '../answers/cursor.ts';
 import { ask, found, json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
 import { namedFilters, paging, RESOURCE_PAGE } from '../reading/query.ts';
@@ -18,20 +16,12 @@ import { jsonBody, type Route, route } from '../route.ts';
 
 const WHAT = 'outgoing feed';
 
-/** What is sent elsewhere, and where to, is not for who may not read it. Throws ServiceError insufficient_scope. */
-function refuseWithoutRead({ permissions, scope }: Principal): void {
-  if (permissions.includes('read')) return;
-  throw new ServiceError(
-    'insufficient_scope',
-    `An outgoing feed sends what needs the permission read; this key has the scope ${scope} with ${permissions.join(', ')}.`,
-  );
-}
-
 export const outgoingFeedRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/outgoing-feeds',
     needs: 'configure',
+    besides: 'read',
     bound: 'refused',
     body: jsonBody(OutgoingFeedCreate, WHAT),
     idempotency: 'heeded',
@@ -45,8 +35,7 @@ export const outgoingFeedRoutes: Route[] = [
       errors: ['name_taken', 'idempotency_conflict', 'idempotency_in_progress'],
       bodyExample: { name: 'siem', url: 'https://siem.example.com/gatehouse', topics: ['audit_log', 'anomalies'] },
     },
-    async handle({ principal, account, body, actor, idempotency }, { registry, feed }) {
-      refuseWithoutRead(principal);
+    async handle({ account, body, actor, idempotency }, { registry, feed }) {
       const { topics = ['audit_log'], payload = 'full', submissions = true } = body;
       const question = {
         account,
@@ -98,6 +87,7 @@ export const outgoingFeedRoutes: Route[] = [
     method: 'PATCH',
     path: '/v1/outgoing-feeds/{id}',
     needs: 'configure',
+    besides: 'read',
     bound: 'refused',
     body: jsonBody(OutgoingFeedPatch, 'change'),
     operation: {
@@ -110,8 +100,7 @@ export const outgoingFeedRoutes: Route[] = [
       errors: ['name_taken'],
       bodyExample: { status: 'inactive' },
     },
-    async handle({ principal, account, params, body, actor }, { registry }) {
-      refuseWithoutRead(principal);
+    async handle({ account, params, body, actor }, { registry }) {
       return json(200, found(await registry.outgoingFeeds.patch(account, params[0]!, body, actor), WHAT));
     },
   }),
