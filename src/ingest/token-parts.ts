@@ -23,14 +23,16 @@ type Shape = {
 const CACHE_OF_ANTHROPIC = ['cache_read_input_tokens', 'cache_creation_input_tokens'];
 const CACHE_OF_BEDROCK = ['cacheReadInputTokens', 'cacheWriteInputTokens'];
 
+/** OpenAI's chat, and who does as they do; LiteLLM has Anthropic's names beside, counted in `prompt_tokens`. */
+const OPENAI: Shape = {
+  input: ['prompt_tokens'],
+  output: ['completion_tokens'],
+  cached: ['prompt_tokens_details.cached_tokens', 'cache_read_input_tokens', 'prompt_cache_hit_tokens'],
+  written: ['cache_creation_input_tokens'],
+};
+
 const SHAPES: readonly Shape[] = [
-  // OpenAI's chat, and who does as they do; LiteLLM has Anthropic's names beside, counted in `prompt_tokens`.
-  {
-    input: ['prompt_tokens'],
-    output: ['completion_tokens'],
-    cached: ['prompt_tokens_details.cached_tokens', 'cache_read_input_tokens', 'prompt_cache_hit_tokens'],
-    written: ['cache_creation_input_tokens'],
-  },
+  OPENAI,
   // OpenAI's Responses; LangChain; Anthropic.
   {
     input: ['input_tokens'],
@@ -76,9 +78,17 @@ export function partsOfUsage(usage: JsonObject, total: number): TokenParts | nul
   return null;
 }
 
-/** Reads what an event says itself: of `tokens_used` `token_count` were input, and of these `cached_tokens` cached. */
+/**
+ * Reads what an event says itself: of `tokens_used` `token_count` were input, and of these `cached_tokens` cached; or
+ * `prompt_tokens` and `completion_tokens` beside it, as recorders write that take them out of the answer.
+ */
 export function ownParts(payload: JsonObject): TokenParts | null {
-  const [used, input] = [countOrNull(payload['tokens_used']), countOrNull(payload['token_count'])];
+  const used = countOrNull(payload['tokens_used']);
+  if (!isThere(payload['token_count'])) {
+    const parts = partsBy(OPENAI, payload);
+    return parts !== null && sumOf(parts) === used ? parts : null;
+  }
+  const input = countOrNull(payload['token_count']);
   const cachedInput = countAt(payload, 'cached_tokens') ?? 0;
   if (used === null || input === null || input > used || !(cachedInput <= input)) return null;
   return { ...NOTHING, input: input - cachedInput, cachedInput, output: used - input };

@@ -170,6 +170,21 @@ t.test('other forms of the same: proxies, SDKs, batches, what an event says itse
       63,
     ],
     ['its own counts', { model: 'gpt-4o', tokens_used: 30, token_count: 20, cached_tokens: 4 }, 145],
+    [
+      'its parts beside its own sum',
+      { model: 'gpt-4o', tokens_used: 30, prompt_tokens: 20, completion_tokens: 10 },
+      150,
+    ],
+    [
+      'parts beside that are not the sum',
+      { model: 'gpt-4o', tokens_used: 31, prompt_tokens: 20, completion_tokens: 10 },
+      null,
+    ],
+    [
+      'parts beside without a sum',
+      { model: 'gpt-4o', tokens_used: null, prompt_tokens: 20, completion_tokens: 10 },
+      undefined,
+    ],
     ['its own counts first', { model: 'gpt-4o', tokens_used: 30, token_count: 20, usage: OPENAI }, 150],
     ['a sum of its own, parts of the provider', { model: 'gpt-4o', tokens_used: 1163, usage: OPENAI }, 1973],
     ['no tokens', { model: 'gpt-4o', prompt: 'hello' }, undefined],
