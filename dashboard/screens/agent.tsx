@@ -258,7 +258,7 @@ function Traces({ id }: { id: string }) {
   const none = 'No event of it names a trace.';
   return Part({ title: 'Last traces', of: listed, items, none, all }, (trace) => (
     <a class="trace-of-agent" href={hrefOf('trace', { id: trace.trace_id })}>
-      <Cut text={trace.trace_id} />
+      <Cut text={trace.asked || trace.trace_id} />
       <span class="quiet">
         <Time at={trace.started_at} ago />, {trace.event_count.toLocaleString('en')}{' '}
         {trace.event_count === 1 ? 'event' : 'events'}
