@@ -152,6 +152,35 @@ conditions: {detectors: [api_key, jwt]}
   t.match(await run('apply', file, '--owner', 'team'), { code: 0 });
   t.match(await run('apply', file, '--owner', 'team', '--hash', hash), { code: 0 }, 'done already: nothing to do');
 
+  write(`# the same, written by somebody else
+- conditions: {"detectors": [api_key, "jwt"]}
+  actions: [log]
+  type: 'data_filter'
+  name: "secrets"
+- conditions:
+    payload.amount: {gt: 653247040368672769} # a large sum
+    "tool": pay
+  severity: high
+  actions:
+    - block
+    - alert
+  type: block_action
+  name: no large payments
+`);
+  t.match(
+    await run('plan', file, '--owner', 'team'),
+    { code: 0, stdout: /0 create, 0 update, 0 replace, 0 delete, 2 unchanged; plan/ },
+    'the order of keys, comments and quotes change nothing',
+  );
+  write(
+    '[{"actions": ["log"], "name": "secrets", "conditions": {"detectors": ["jwt", "api_key"]}, "type": "data_filter"}]',
+  );
+  t.match(
+    await run('plan', file, '--owner', 'team'),
+    { code: 3, stdout: /1 update, 0 replace, 1 delete, 0 unchanged; plan/ },
+    'the order of a list is something else',
+  );
+
   const pulled = await run('pull', '--owner', 'team');
   t.equal(pulled.code, 0);
   t.match(pulled.stdout, /gt: 653247040368672769\n/);
