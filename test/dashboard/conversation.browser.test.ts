@@ -8,6 +8,7 @@ import { recordedRuns, replay } from '../../bench/replay.ts';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
+import { noLongTask } from '../support/long-tasks.ts';
 import { told } from '../support/page-reading.ts';
 import { sharedService } from '../support/shared-service.ts';
 
@@ -16,10 +17,6 @@ const WIDTHS = [
   { width: 360, height: 740 },
 ];
 const BEGAN = Date.parse('2026-11-20T10:00:00Z');
-/** No work of the page itself, on a machine with nothing else to do, is a longer task. */
-const LONG_TASKS = `new PerformanceObserver((list) => {
-  for (const { duration } of list.getEntries()) (globalThis.longTasks ??= []).push(Math.round(duration));
-}).observe({ type: 'longtask', buffered: true })`;
 
 async function conversation(): Promise<void> {
   const service = await sharedService(t);
@@ -136,6 +133,87 @@ async function conversation(): Promise<void> {
     t.pass('what no form knows is shown as it is');
   });
 
+  browserTest('a long answer is read to its end, and shortened again', {}, async (t, open) => {
+    const paragraphs = Array.from({ length: 60 }, (_, n) => `Paragraph ${n} has **words** of its own to read.`);
+    const text = paragraphs.join('\n\n');
+    const line = `${'word '.repeat(5_999)}the end`;
+    await send('long', 0, 'completion', JSON.stringify({ response: text }));
+    await send('long', 1, 'completion', JSON.stringify({ response: line }));
+    await api.get('/v1/events?limit=1');
+    const { page } = await open();
+    await signIn(page, service);
+    await go(page, 'trace?id=long');
+    const answer = turn(page, '1. completion');
+    const all = `Show all ${text.length.toLocaleString('en')} characters`;
+    await answer.getByText('Paragraph 0').waitFor();
+    t.equal(await answer.getByText('Paragraph 59').count(), 0, 'its beginning first');
+    await answer.getByRole('button', { name: all }).click();
+    await answer.getByText('Paragraph 59').waitFor();
+    t.equal(await answer.locator('strong').count(), 60, 'as Markdown, all of it');
+    await answer.getByRole('button', { name: 'Show less' }).click();
+    await answer.getByText('Paragraph 59').waitFor({ state: 'detached' });
+    const plain = turn(page, '2. completion');
+    await plain.scrollIntoViewIfNeeded();
+    await plain.getByRole('button', { name: 'Show 20,000 more characters' }).click();
+    await plain.getByRole('button', { name: /^Show [\d,]+ more characters$/ }).click();
+    await plain.getByText('the end').waitFor();
+    t.equal(await plain.getByRole('button', { name: /^Show/ }).count(), 0, 'piece by piece, to its end');
+  });
+
+  browserTest('what was redacted stands in its place', {}, async (t, open) => {
+    await api.post('/v1/policies', {
+      ...{ name: 'addresses are kept out', type: 'data_filter', actions: ['log'] },
+      conditions: { detectors: ['email'], redact: true },
+    });
+    const payload = '{"messages":[{"role":"user","content":"Write to ana@example.com, please."}]}';
+    const kept = await api.until(
+      async () => api.get(`/v1/agents/${agent}/events/${await send('redacted', 0, 'prompt', payload)}`),
+      ({ json }) => !JSON.stringify(json.payload).includes('ana@'),
+    );
+    const said = kept.json.payload.messages[0].content as string;
+    const { page } = await open();
+    await signIn(page, service);
+    await go(page, `trace?id=redacted&event=${kept.json.id}&of=${agent}`);
+    const last = turns(page).getByRole('article').last();
+    await last.getByText(said).waitFor();
+    t.match(said, /^Write to .+, please\.$/, 'the words around it are there');
+    await last.getByText('A policy matched').click();
+    await last.getByText('addresses are kept out').waitFor();
+    t.match(await told(last), /email.*\/messages\/0\/content/, 'which policy did it, why and where');
+    await api.delete(`/v1/policies/${kept.json.policy_result.matches[0].policy_id}`);
+  });
+
+  browserTest('a table or a list beyond measure is text', {}, async (t, open) => {
+    const table = (rows: number) => `|a|b|\n|-|-|\n${Array.from({ length: rows }, (_, n) => `|${n}|x|`).join('\n')}`;
+    const nested = (levels: number) =>
+      Array.from({ length: levels }, (_, n) => `${'  '.repeat(n)}- level ${n}`).join('\n');
+    const texts = [table(5), table(1_500), nested(5), nested(60), `${'- '.repeat(100_000)}deepest`];
+    for (const [n, response] of texts.entries()) await send('measure', n, 'completion', JSON.stringify({ response }));
+    await api.get('/v1/events?limit=1');
+    const { page } = await open();
+    await signIn(page, service);
+    await go(page, 'trace?id=measure');
+    const drawn: number[][] = [];
+    for (const [n, shown] of ['b', '|a|b|', 'level 4', '- level 2', '- - - - -'].entries()) {
+      const one = turn(page, `${n + 1}. completion`);
+      await one.scrollIntoViewIfNeeded();
+      await one.getByText(shown).first().waitFor();
+      drawn.push([await one.locator('table').count(), await one.locator('.message li').count()]);
+    }
+    t.same(
+      drawn,
+      [
+        [1, 0],
+        [0, 0],
+        [0, 5],
+        [0, 0],
+        [0, 0],
+      ],
+      'what is small is drawn',
+    );
+    t.ok((await page.locator('.turn *').count()) < 1_000, 'the page is small');
+  });
+
   browserTest('a MiB is read without holding the page', {}, async (t, open) => {
     const message = (n: number) => `{"role":"user","content":"number ${n} ${'word '.repeat(200)}"}`;
     const messages = Array.from({ length: 950 }, (_, n) => message(n)).join();
@@ -143,7 +221,6 @@ async function conversation(): Promise<void> {
     await api.get('/v1/events?limit=1');
     const { page } = await open();
     await signIn(page, service);
-    await page.evaluate(LONG_TASKS);
     await page.goto(`${service.url}/ui/trace?id=large`);
     await turn(page, '1. prompt').getByText('number 949').waitFor();
     t.match(await told(turn(page, '1. prompt')), /messages before these/);
@@ -151,7 +228,13 @@ async function conversation(): Promise<void> {
     t.ok((await page.locator('.turn *').count()) < 500, 'the page is small');
     await page.keyboard.press('r');
     await turn(page, '1. prompt').getByRole('region', { name: 'Payload' }).getByText('"messages"').waitFor();
-    t.comment(`long tasks: ${JSON.stringify(await page.evaluate('globalThis.longTasks ?? []'))} ms`);
+
+    await noLongTask(t, page, async () => {
+      await page.goto(`${service.url}/ui/trace?id=large`);
+      await turn(page, '1. prompt').getByText('number 949').waitFor();
+      await page.keyboard.press('r');
+      await turn(page, '1. prompt').getByRole('region', { name: 'Payload' }).getByText('"messages"').waitFor();
+    });
   });
 
   const runs = recordedRuns().filter((file) => /tau-bench|who-and-when/.test(file));
