@@ -318,6 +318,42 @@ t.test('prices: replaced, read, read as they were (the whole story: prices.path.
   t.match((await api.get(`/v1/prices/revisions/${revision}`)).json, { revision, prices });
 });
 
+t.test('what an event is tried with is what it is judged by when it is sent', async (t) => {
+  const { id } = await newAgent();
+  const bound = (type: string, conditions: object, more: object = { actions: ['block'] }) =>
+    api.post('/v1/policies', { name: unique('policy'), agent_id: id, type, conditions, ...more });
+  await bound('require_approval', { tool: 'refund' });
+  await bound('data_filter', { detectors: ['email'], redact: true }, { actions: ['log'] });
+  await bound('block_action', { expression: 'has(event.payload.depth) && event.payload.depth > 3' });
+  await bound('block_action', { tool: 'pay', 'payload.amount': { gt: 100 } });
+  await submitUntil(id, { tool: 'pay', amount: 101 }, 'blocked');
+  const verdicts = async (sent: object) => {
+    const tried = await api.post('/v1/policies/evaluate', { event: { agent_id: id, ...sent } });
+    const judged = await api.post(`/v1/agents/${id}/events`, sent);
+    return [tried, judged].map(({ json }) => {
+      const { outcome, reason, policy_id, matches } = json.policy_result;
+      return { outcome, reason, policy_id, matches };
+    });
+  };
+  const events = [
+    ['blocked', event({ tool: 'pay', amount: 100.5 })],
+    ['allowed', event({ tool: 'pay', amount: 100 })],
+    ['pending', event({ tool: 'refund', to: 'a@example.com' })],
+    ['allowed', event({ prompt: 'write to a@example.com' }, { type: 'prompt' })],
+    ['blocked', event({ depth: 4 }, { type: 'custom' })],
+  ] as const;
+  for (const [outcome, sent] of events) {
+    const [tried, judged] = await verdicts(sent);
+    t.equal(judged!.outcome, outcome, JSON.stringify(sent));
+    t.same(tried, judged, 'tried and judged alike');
+  }
+  await api.patch(`/v1/agents/${id}`, { status: 'inactive' });
+  await submitUntil(id, { tool: 'pay', amount: 1 }, 'blocked');
+  const [tried, judged] = await verdicts(event({ tool: 'pay', amount: 1 }));
+  t.match(judged, { outcome: 'blocked', reason: 'agent_inactive', matches: [] });
+  t.same(tried, judged, 'of an agent that is switched off, too');
+});
+
 t.test('policies are tried on an event: nothing is recorded, and no counter moves', async (t) => {
   const { id: agentId } = await newAgent();
   const block = { type: 'block_action', conditions: { tool: 'pay' }, actions: ['block'] };

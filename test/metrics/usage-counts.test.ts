@@ -127,6 +127,24 @@ t.test('a policy is shown as 0 before its first match, under its present name, a
   t.notMatch(await metrics.text(), 'policy="pol_1"', 'nothing was heard of it for a day');
 });
 
+t.test('whatever a policy is called, its series is one line, with its name as it is', async (t) => {
+  const { usage, metrics } = world({ accountsMax: 5, policiesMax: 5 });
+  usage.policiesAre('acc_1', [{ ...policy('pol_1'), name: 'back \\ quote " new\nline \u2028 \r end\\' }]);
+  const text = await metrics.text();
+  t.match(
+    text.split('\n').filter((line) => line.includes('pol_1') && line.startsWith('gatehouse_policy_info')),
+    [
+      /^gatehouse_policy_info\{account="acc_1",policy="pol_1",name="back \\\\ quote \\" new\\nline \u2028 \r end\\\\",.*\} 1$/,
+    ],
+    'a backslash, a quote and a break of a line are escaped, as the format asks, and nothing else is',
+  );
+  // Only a line feed ends a line there: each line is a comment or a sample.
+  t.same(
+    text.split('\n').filter((line) => line !== '' && !/^(# |\w+(\{.*\})? \S+$)/s.test(line)),
+    [],
+  );
+});
+
 t.test('accounts that there are show up as 0 before their first request, as far as there is room', async (t) => {
   const { usage, metrics } = world({ accountsMax: 2, policiesMax: 0 });
   usage.events('acc_1', 'allowed', 5);
