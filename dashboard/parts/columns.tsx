@@ -11,6 +11,8 @@ export type Column<Row> = {
   /** The width of a track of a grid. */
   width: string;
   isUsual?: true;
+  /** Its digits stand one under the other. */
+  isNumber?: true;
   cell: (row: Row) => ComponentChildren;
 };
 
@@ -72,8 +74,8 @@ export function ListLine<Row>({ row, href, isOpen = false, leadWidths, lead, sai
     >
       {lead}
       <span class="said">{said}</span>
-      {columns.map(({ name, cell }) => (
-        <span key={name} class="column">
+      {columns.map(({ name, isNumber, cell }) => (
+        <span key={name} class={`column ${isNumber ? 'number' : ''}`}>
           {cell(row)}
         </span>
       ))}

@@ -25,11 +25,11 @@ export function eventColumns(nameOf: (id: string) => string): Column<EventRow>[]
       cell: (event) => event.model !== undefined && <Cut text={event.model} />,
     },
     {
-      ...{ name: 'tokens', label: 'Tokens', width: '100px' },
+      ...{ name: 'tokens', label: 'Tokens', width: '100px', isNumber: true },
       cell: (event) => event.tokens_used !== undefined && `${event.tokens_used.toLocaleString('en')} tokens`,
     },
     {
-      ...{ name: 'cost', label: 'Cost', width: '100px' },
+      ...{ name: 'cost', label: 'Cost', width: '100px', isNumber: true },
       cell: ({ cost }) => cost !== undefined && <Cost of={cost} />,
     },
     {

@@ -136,19 +136,19 @@ function columnsOf(nameOf: (id: string) => string): Column<Trace>[] {
       cell: ({ trace_id: id }) => <Cut text={id} />,
     },
     {
-      ...{ name: 'events', label: 'Events', width: '80px', isUsual: true },
+      ...{ name: 'events', label: 'Events', width: '80px', isUsual: true, isNumber: true },
       cell: ({ event_count: count }) => `${count.toLocaleString('en')} ${count === 1 ? 'event' : 'events'}`,
     },
     {
-      ...{ name: 'duration', label: 'Duration', width: '70px', isUsual: true },
+      ...{ name: 'duration', label: 'Duration', width: '70px', isUsual: true, isNumber: true },
       cell: ({ duration_ms: duration }) => duration > 0 && spanText(duration),
     },
     {
-      ...{ name: 'tokens', label: 'Tokens', width: '110px', isUsual: true },
+      ...{ name: 'tokens', label: 'Tokens', width: '110px', isUsual: true, isNumber: true },
       cell: ({ tokens_used: tokens }) => tokens !== null && `${tokens.toLocaleString('en')} tokens`,
     },
     {
-      ...{ name: 'cost', label: 'Cost', width: '100px', isUsual: true },
+      ...{ name: 'cost', label: 'Cost', width: '100px', isUsual: true, isNumber: true },
       cell: ({ cost, unpriced_events: unpriced }) => (cost !== null || unpriced > 0) && <Cost of={cost} />,
     },
     {

@@ -14,6 +14,19 @@ const SIZES = [
 /** An element, in the page. */
 type InPage = { closest(selector: string): { scrollWidth: number; clientWidth: number } };
 
+/** A number in a row. `gap`: from where its text ends to where its column does. */
+type Cell = { text: string; gap: number; digits: string };
+
+/** The columns that hold a number with its unit. Text, since it runs in the page. */
+const NUMBERS = `[...document.querySelectorAll('.list-line > .column')]
+  .filter((column) => /^[\\d,.]+ (?:tokens|events?|ms|s)$/.test(column.textContent))
+  .map((column) => {
+    const range = document.createRange();
+    range.selectNodeContents(column);
+    const gap = column.getBoundingClientRect().right - range.getBoundingClientRect().right;
+    return { text: column.textContent, gap, digits: getComputedStyle(column).fontVariantNumeric };
+  })`;
+
 async function lists(): Promise<void> {
   const service = await startService(t);
   const api = new Api(t, service);
@@ -99,6 +112,25 @@ async function lists(): Promise<void> {
     await page.keyboard.press('Enter');
     await traces.getByText('Where is my order?').waitFor();
     t.equal(await traces.getByRole('link').count(), 1, 'the one with these words');
+  });
+
+  browserTest('numbers of rows end one under the other', {}, async (t, open) => {
+    const { page } = await open({ viewport: SIZES[0]! });
+    await signIn(page, service);
+    for (const [address, text, values] of [
+      ['events?columns=tokens', '40 tokens', ['1,400 tokens', '40 tokens']],
+      ['traces', '40 tokens', ['1,400 tokens', '3 events', '3 events', '40 tokens']],
+    ] as const) {
+      await page.goto(`${service.url}/ui/${address}`);
+      await page.locator('.list-line').getByText(text).waitFor();
+      const cells = await page.evaluate<Cell[]>(NUMBERS);
+      const shown = cells.filter(({ text }) => /token|event/.test(text));
+      t.same(shown.map((cell) => cell.text).sort(), values, `of ${address}`);
+      for (const { text, gap, digits } of cells) {
+        t.ok(Math.abs(gap) < 1, `${address}: ${text} ends where its column does (${gap} px)`);
+        t.equal(digits, 'tabular-nums');
+      }
+    }
   });
 
   browserTest('numbers of a table stand one under the other', {}, async (t, open) => {
