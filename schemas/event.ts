@@ -233,6 +233,13 @@ export const ListedEvent = Type.Object({
   tokens_used: Type.Optional(
     about(Type.Integer(), 'Tokens that it says were used, as a trace counts them. Left out: it says none.', 640),
   ),
+  duration_ms: Type.Optional(
+    about(
+      Type.Number({ minimum: 0 }),
+      'How long it took, in ms, where its payload says so (`duration_ms`, a number; spans have it). Looked for where `summary` is. Left out: it says none.',
+      1_250,
+    ),
+  ),
   summary: about(
     Type.String(),
     `What it says on one line of at most ${SUMMARY_CHARACTERS} characters, for people: the tool and its arguments, the first words of a prompt or an answer, what an error says. Made of the beginning of the payload (and the end of a long one); empty where that says nothing.`,

@@ -10,10 +10,12 @@ import { exactIsoTime } from '../../schemas/time.ts';
 import { timeOfId } from '../../src/common/ids.ts';
 import { PAGE_BYTES_MAX } from '../../src/common/limits.ts';
 import { amountText } from '../../src/common/prices/amount.ts';
+import { eventDuration } from '../../src/common/summary/event-duration.ts';
 import {
   eventSummary,
   PAYLOAD_HEAD_CHARACTERS,
   PAYLOAD_TAIL_CHARACTERS,
+  type PayloadEnds,
   payloadEnds,
 } from '../../src/common/summary/event-summary.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
@@ -317,11 +319,12 @@ function resultOf({ policy_result: stored, shadow }: EventRow): string {
 }
 
 /** What the event says, for a row of a list. */
-export function summaryOf({ type, payload, payload_head, payload_tail = '' }: SummedUp): string {
-  return eventSummary(
-    type,
-    payload_head === undefined ? payloadEnds(payload) : { head: payload_head, tail: payload_tail },
-  );
+export function summaryOf(row: SummedUp): string {
+  return eventSummary(row.type, endsOf(row));
+}
+
+function endsOf({ payload, payload_head, payload_tail = '' }: SummedUp): PayloadEnds {
+  return payload_head === undefined ? payloadEnds(payload) : { head: payload_head, tail: payload_tail };
 }
 
 /** A whole row as a list has it that was asked for without payloads. */
@@ -347,9 +350,14 @@ type SummedUp = Pick<EventRow, 'type' | 'payload' | 'payload_head' | 'payload_ta
 
 /** The event as a list has it. */
 export function renderListed(row: EventRow): string {
-  const { model = '', tokens_used: tokens = null } = row;
-  const known = `${model === '' ? '' : `,"model":${JSON.stringify(model)}`}${tokens === null ? '' : `,"tokens_used":${tokens}`}`;
-  return `${renderEvent(row).slice(0, -1)}${known},"summary":${JSON.stringify(summaryOf(row))}}`;
+  const { type, model = '', tokens_used: tokens = null } = row;
+  const ends = endsOf(row);
+  const ms = eventDuration(ends);
+  const known =
+    (model === '' ? '' : `,"model":${JSON.stringify(model)}`) +
+    (tokens === null ? '' : `,"tokens_used":${tokens}`) +
+    (ms === undefined ? '' : `,"duration_ms":${ms}`);
+  return `${renderEvent(row).slice(0, -1)}${known},"summary":${JSON.stringify(eventSummary(type, ends))}}`;
 }
 
 /** The Event object of the API as JSON text. */

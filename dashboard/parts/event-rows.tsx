@@ -1,5 +1,6 @@
 // Rows of events: when, what kind, what became of it, and what it says in a sentence that the service makes of the
 // payload. One height; nothing here reaches for the payload.
+import { spanText } from '../core/time.ts';
 import type { EventRow } from '../core/types.ts';
 import { Outcome, Time } from './buttons.tsx';
 import { type Column, ListLine } from './columns.tsx';
@@ -31,6 +32,10 @@ export function eventColumns(nameOf: (id: string) => string): Column<EventRow>[]
     {
       ...{ name: 'cost', label: 'Cost', width: '100px', isNumber: true },
       cell: ({ cost }) => cost !== undefined && <Cost of={cost} />,
+    },
+    {
+      ...{ name: 'duration', label: 'Duration', width: '80px', isNumber: true },
+      cell: ({ duration_ms: duration }) => duration !== undefined && spanText(duration),
     },
     {
       ...{ name: 'trace', label: 'Trace', width: 'minmax(0, 1fr)' },

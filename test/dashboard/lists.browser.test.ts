@@ -50,6 +50,9 @@ async function lists(): Promise<void> {
   await send('prompt', 'run-2', { prompt: 'Clean up \u202egnihtyreve' });
   await send('completion', 'run-2', { response: 'Done.', tokens_used: 1_400 });
 
+  const took = { tool: 'look_up', arguments: { order: 7 }, result: 'x'.repeat(9_000), duration_ms: 1_500 };
+  await api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { ...took, otel: { span_id: 'a1' } } });
+
   for (const size of SIZES)
     browserTest(`rows say what happened, at ${size.width} px`, {}, async (t, open) => {
       const { page } = await open({ viewport: size });
@@ -100,6 +103,13 @@ async function lists(): Promise<void> {
     await page.reload();
     await events.getByText('40 tokens').waitFor();
     t.equal(await events.getByText('support').count(), 0, 'as the address says');
+    await page.getByText('Columns', { exact: true }).first().click();
+    await page.getByRole('checkbox', { name: 'Duration' }).check();
+    t.same(new URL(page.url()).searchParams.getAll('columns'), ['tokens', 'duration']);
+    await page.reload();
+    const call = events.getByRole('link').filter({ hasText: 'look_up(order: 7)' });
+    await call.getByText('1.5 s', { exact: true }).waitFor();
+    t.equal(await events.getByText(/\d m?s$/).count(), 1, 'of an event that says none there is none');
 
     await page.goto(`${service.url}/ui/traces`);
     await page.getByLabel('Sorted by').selectOption('tokens');

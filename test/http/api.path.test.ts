@@ -132,7 +132,7 @@ t.test('an event is answered, found alone, in lists and in its trace', async (t)
   const { id } = await newAgent();
   const body = {
     type: 'completion',
-    payload: { model: 'm-1', response: 'Hello', tokens_used: 7 },
+    payload: { model: 'm-1', response: 'Hello', tokens_used: 7, duration_ms: 12.5 },
     trace_id: unique('trace / ü'),
     timestamp: '2026-01-02T03:04:05.678+01:00',
   };
@@ -152,7 +152,7 @@ t.test('an event is answered, found alone, in lists and in its trace', async (t)
   const read = await api.get(`/v1/agents/${id}/events/${eventId}`);
   t.equal(read.text, sent.text, 'read back byte for byte');
   const listed = await api.get(`/v1/agents/${id}/events`);
-  const more = ',"model":"m-1","tokens_used":7,"summary":"Hello"}';
+  const more = ',"model":"m-1","tokens_used":7,"duration_ms":12.5,"summary":"Hello"}';
   t.equal(
     listed.text,
     `{"items":[${sent.text.slice(0, -1)}${more}],"total":1,"limit":50,"offset":0,"next_cursor":null}`,

@@ -17,7 +17,7 @@ export const PAYLOAD_HEAD_CHARACTERS = 4_096;
 export const PAYLOAD_TAIL_CHARACTERS = 2_048;
 
 /** `head`: what the payload begins with; `tail`: what it ends with, '' where the head has all of it. In characters. */
-type PayloadEnds = { head: string; tail: string };
+export type PayloadEnds = { head: string; tail: string };
 
 /** Cuts a payload that is there whole, as the queries of lists cut it. */
 export function payloadEnds(payload: string): PayloadEnds {
