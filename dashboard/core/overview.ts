@@ -25,6 +25,15 @@ export function changeText(now: number, before: number): string {
   return `${share > 0 ? '+' : '−'}${Math.abs(share).toLocaleString('en')} %`;
 }
 
+/** `12 %`, `0.4 %`. `0 %` of none alone, `100 %` of all alone. */
+export function shareText(part: number, whole: number): string {
+  if (part === 0) return '0 %';
+  const percent = (part / whole) * 100;
+  if (percent < 0.1) return '< 0.1 %';
+  const shown = percent < 10 ? Math.round(percent * 10) / 10 : Math.round(percent);
+  return `${part < whole ? Math.min(99, shown) : 100} %`;
+}
+
 /** `12,345` or, where that is long, `1.2 M`. */
 export function shortNumber(n: number): string {
   return n < 1_000_000

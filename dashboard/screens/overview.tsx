@@ -1,6 +1,6 @@
 // The overview, which is the first page: what needs a person, how today compares with yesterday and a week ago, what
 // each agent did, cost, tokens and policies. All of it is one answer of the service.
-import { eventsOf, overviewPath } from '../core/overview.ts';
+import { eventsOf, overviewPath, shareText } from '../core/overview.ts';
 import { useRead, warmRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import { zoneName } from '../core/time.ts';
@@ -71,8 +71,8 @@ function Agents({ overview }: { overview: Whole }) {
       {agents === null && <Unknown />}
       {agents !== null && (
         <Table
-          head={['Agent', 'Last sign of life', 'Today', 'Events', 'Blocked', 'Errors', 'Anomalies']}
-          numbers={['Events', 'Blocked', 'Errors', 'Anomalies']}
+          head={['Agent', 'Last sign of life', 'Today', 'Blocked', 'Events', 'Errors', 'Anomalies']}
+          numbers={['Blocked', 'Events', 'Errors', 'Anomalies']}
           rows={agents.items.map(({ id, name, status, last_seen_at: seen, parts, ...counts }) => ({
             key: id,
             cells: [
@@ -84,8 +84,8 @@ function Agents({ overview }: { overview: Whole }) {
               </>,
               seen === null ? 'never' : <Time at={seen} ago />,
               <Sparkline hourly={parts} label={`${counts.events} events today`} />,
+              <Share of={counts} href={eventsOf(overview, { agent_id: id, outcome: 'blocked' })} />,
               numberOf(counts.events, eventsOf(overview, { agent_id: id })),
-              numberOf(counts.blocked, eventsOf(overview, { agent_id: id, outcome: 'blocked' })),
               numberOf(counts.errors, eventsOf(overview, { agent_id: id, type: 'error' })),
               numberOf(counts.anomalies, hrefOf('anomalies', { agent_id: id, ...overview.window })),
             ],
@@ -98,6 +98,16 @@ function Agents({ overview }: { overview: Whole }) {
         </p>
       )}
     </section>
+  );
+}
+
+/** What of its events was blocked, with how many these are. */
+function Share({ of: { blocked, events }, href }: { of: { blocked: number; events: number }; href: string }) {
+  if (blocked === 0) return <span class="quiet">0 %</span>;
+  return (
+    <a href={href}>
+      {shareText(blocked, events)} <span class="quiet">({blocked.toLocaleString('en')})</span>
+    </a>
   );
 }
 

@@ -29,6 +29,8 @@ async function overviewPages(): Promise<void> {
   await api.post('/v1/policies', { name: 'no shell', ...policy, conditions: { tool: 'bash' } });
   const holds = { type: 'require_approval', actions: ['block'], conditions: { tool: 'ask' } };
   await api.post('/v1/policies', { name: 'ask first', ...holds });
+  const asks = { type: 'prompt', trace_id: 'run-1', payload: { prompt: 'Pay Ann for the flowers.' } };
+  await api.post(`/v1/agents/${payer}/events`, asks);
   await api.until(
     () => api.post(`/v1/agents/${payer}/events`, { type: 'tool_call', trace_id: 'run-1', payload: { tool: 'pay' } }),
     ({ json }) => json.policy_result.outcome === 'blocked',
@@ -73,6 +75,15 @@ async function overviewPages(): Promise<void> {
     const reading = agents.getByRole('row').nth(1);
     t.match(await reading.textContent(), /^reader/, 'the newest sign of life first');
     t.equal(await reading.getByRole('cell').nth(4).textContent(), '1', 'its error');
+    for (const [row, n] of [
+      [reading, 0],
+      [agents.getByRole('row').nth(2), 1],
+    ] as const) {
+      const { events, blocked } = (await counted()).agents.items[n];
+      const share = blocked === 0 ? '0 %' : `${Math.round((blocked / events) * 100)} % (${blocked})`;
+      const shown = await row.getByRole('cell').allTextContents();
+      t.same(shown.slice(2, 4), [share, events.toLocaleString('en')], 'the share of blocked beside its day');
+    }
     t.ok(await agents.getByText('U+202E').isVisible(), 'what turns the order of a name is named');
     t.match(await page.getByRole('region', { name: 'Policies' }).textContent(), /3 in force.*no paying.*no shell/);
     t.match(await page.getByRole('list', { name: 'Tokens by model' }).textContent(), /gpt-4o30,000/);
@@ -173,7 +184,10 @@ async function overviewPages(): Promise<void> {
     const region = (name: string) => page.getByRole('region', { name, exact: true });
     await region('Its own policies').getByRole('link', { name: 'no paying' }).waitFor();
     await region('Keys that are bound to it').getByText(label).waitFor();
-    await region('Last traces').getByRole('link', { name: /run-1/ }).waitFor();
+    await region('Last traces')
+      .getByRole('link', { name: /^Pay Ann for the flowers\./ })
+      .waitFor();
+    t.equal(await region('Last traces').getByText('run-1').count(), 0, 'what was asked stands for the id');
     t.match(await region('Alerts that tell of it').textContent(), /No alert tells of this agent/);
     const send = region('Send as this agent');
     for (const name of ['curl', 'TypeScript', 'Python']) {
