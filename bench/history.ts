@@ -142,7 +142,7 @@ SELECT {account:String}, agents[if(${drawn(1, 'conversation', 20)} = 0, 1, 1 + $
   multiIf(type = 'prompt', concat('{"model":"', model, '","prompt":"', text, '"}'),
     type = 'completion', concat('{"model":"', model, '","response":"', text, '","tokens_used":', toString(tokens), '}'),
     concat('{"tool":"tool_', toString(tokens % 40), '","arguments":{"reference":', toString(tokens * 7), '},"result":"', text, '","status":"ok"}')),
-  '', if(blocked, 'blocked', 'allowed'), if(blocked, 'policy', ''), if(blocked, '${POLICY}', ''), '', if(blocked, '${BLOCKED}', ''),
+  if(blocked, 'blocked', 'allowed'), if(blocked, 'policy', ''), if(blocked, '${POLICY}', ''), '', if(blocked, '${BLOCKED}', ''),
   if(type IN ('prompt', 'completion'), model, ''), NULL, if(type = 'completion', tokens, NULL), concat('bench-', toString(i)), 0,
   if(isChinese, concat(multiIf(type = 'prompt', concat(' model ', spaced, ' prompt ', said),
     type = 'completion', concat(' model ', spaced, ' response ', said, ' tokens used ', toString(tokens)),
