@@ -55,7 +55,7 @@ export async function dashboard(options: MonthOptions): Promise<boolean> {
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
   try {
     const opened = await signedIn(browser, service);
-    await opened.page.locator('.event-line').first().waitFor();
+    await opened.page.locator('.list-line').first().waitFor();
     const cold = await coldTimes(opened.context, browser, service);
     const list = await timesOf(service, '/v1/events?payload=preview&limit=50', '');
     const overview = await timesOf(service, '/v1/overview?zone=Europe/Berlin', '150');
@@ -110,7 +110,7 @@ async function signedIn(browser: Browser, service: TestService): Promise<{ page:
   const context = await browser.newContext();
   context.setDefaultTimeout(WAIT_MS);
   const page = await context.newPage();
-  await page.goto(`${service.url}/ui/#key=${service.key}`);
+  await page.goto(`${service.url}/ui/events#key=${service.key}`);
   await page.getByRole('button', { name: /^Sign in to / }).click();
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
   return { page, context };
@@ -159,7 +159,7 @@ async function timesOf(service: TestService, path: string, bound: string): Promi
 /** Resolves with the milliseconds from the navigation to the frame that has a row. Text, since it runs in the page. */
 const MARK_FIRST_ROW = `
   window.firstRow = new Promise((resolve) => {
-    const look = () => document.querySelector('.event-line') ? resolve(performance.now()) : requestAnimationFrame(look);
+    const look = () => document.querySelector('.list-line') ? resolve(performance.now()) : requestAnimationFrame(look);
     requestAnimationFrame(look);
   });`;
 
@@ -168,7 +168,7 @@ const MARK_FIRST_ROW = `
  * took.
  */
 const CHANGE_FILTER = `async (href) => {
-  const first = () => document.querySelector('.event-line')?.getAttribute('href')?.match(/id=(evt_\\w+)/)?.[1];
+  const first = () => document.querySelector('.list-line')?.getAttribute('href')?.match(/id=(evt_\\w+)/)?.[1];
   const before = first();
   performance.clearResourceTimings();
   const begun = performance.now();
