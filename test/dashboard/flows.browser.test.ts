@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core';
 import t from 'tap';
 import { type Answer, Api } from '../support/api.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
+import { noLongTask } from '../support/long-tasks.ts';
 import { conditionsText } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
@@ -264,6 +265,12 @@ async function flows(): Promise<void> {
     await page.getByLabel('Search in the payload').fill('1.50');
     await page.getByRole('region', { name: 'Payload' }).getByText('"last": 1.50').waitFor();
     t.pass('and its end is found, as it was sent');
+    await noLongTask(t, page, async () => {
+      await page.goto(`${service.url}/ui/event?agent_id=${agent}&id=${sent.json.id}`);
+      await page.getByRole('region', { name: 'Payload' }).getByText('"key 0"').waitFor();
+      await page.getByLabel('Search in the payload').fill('1.50');
+      await page.getByRole('region', { name: 'Payload' }).getByText('"last": 1.50').waitFor();
+    });
   });
 
   browserTest(

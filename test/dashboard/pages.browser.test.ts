@@ -53,7 +53,13 @@ async function pages(): Promise<void> {
     const bytes = (await Promise.all(sized)).reduce((sum, one) => sum + one, 0);
     t.ok(bytes > 0 && bytes <= FIRST_LOAD_BYTES_MAX, `${bytes} bytes as they were sent`);
     t.ok(loaded.length <= FIRST_LOAD_REQUESTS_MAX, `${loaded.length} requests`);
-    const again = await (await fetch(`${service.url}/ui/`)).text();
+    const answer = await fetch(`${service.url}/ui/`);
+    t.equal(
+      answer.headers.get('content-security-policy'),
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
+        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+    );
+    const again = await answer.text();
     for (const [, asset = ''] of again.matchAll(/(?:src|href)="\.\/(assets\/[^"]+)"/g)) {
       const { headers } = await fetch(`${service.url}/ui/${asset}`);
       t.match(headers.get('cache-control'), /immutable/, asset);

@@ -68,9 +68,8 @@ export function browserTest(name: string, { mayFail }: Meant, run: (t: Test, ope
         const context = await (await browser()).newContext({ ...CONTEXT, ...options });
         contexts.push(context);
         context.setDefaultTimeout(WAIT_MS);
-        const page = await context.newPage();
-        watch(page, note);
-        return { page, context };
+        context.on('page', (page) => watch(page, note));
+        return { page: await context.newPage(), context };
       });
     } catch (error) {
       for (const context of contexts)
