@@ -2,7 +2,7 @@
 // so on a machine that others share a short task can seem to be a long one: a loop of which it is known what it takes
 // runs in the page before and after, and says how far the clock can be believed.
 // Invariant: a task that the page itself makes long is so in each try, so one try without any is enough; only where
-// the machine was quiet, and no try was without, the page is at fault. That the browser tells of long tasks is seen.
+// the machine was quiet, and no try was without, the page is at fault. That the browser reports long tasks is seen.
 import type { Page } from 'playwright-core';
 import type { Test } from 'tap';
 
