@@ -70,7 +70,7 @@ const HEADER_LINES_MAX = 12;
  * commit why nothing could go instead.
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
-  bench: 8_400,
+  bench: 8_500,
   clickhouse: 6_300,
   clients: 1_200,
   dashboard: 17_100,
@@ -87,7 +87,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/embedded': 2_300,
   'src/hooks': 1_200,
   'src/http': 12_600,
-  'src/ingest': 7_700,
+  'src/ingest': 7_800,
   'src/mcp': 2_100,
   'src/metrics': 900,
   'src/otlp': 3_400,
@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_100,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 74_100,
+  test: 74_700,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;
