@@ -51,7 +51,7 @@ async function pagesOfBoth(): Promise<void> {
       await page.keyboard.press('Enter');
       const row = page.getByRole('row', { name: /guard/ });
       await row.waitFor();
-      t.match(await told(row), /openai_chat .*not asked yet .*1,000 ms are given/);
+      t.match(await told(row), /openai_chat .*not asked in 24 h .*1,000 ms are given/);
 
       await row.getByRole('button', { name: 'Try' }).click();
       await dialog.getByLabel('Text').fill('an evil plan');
