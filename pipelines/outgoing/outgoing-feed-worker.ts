@@ -4,14 +4,13 @@
 //   failed      again after a pause that doubles, to OUTGOING_RETRY_MS.maxMs at most, for as long as it takes
 // Invariant: a place is kept once what is before it was taken, and by the owner of the lease alone; so each row is sent
 // at least once and in order, and after a kill in between one batch is sent again. FEEDS_AT_ONCE at most, half of
-// them to receivers that failed last time: those that hang leave places to those that answer.
+// them to receivers that failed last time, and to those of one account: who hangs or is slow leaves places to others.
 // Failure: Redis or ClickHouse away: nothing is sent, and no receiver is blamed.
 import { randomBytes } from 'node:crypto';
 import type { OutgoingFeedRecord, OutgoingFeedState } from '../../schemas/outgoing-feed.ts';
 import { type Feed, FeedAhead, type FeedPage } from '../../src/audit/feed.ts';
 import { backoffMs, Periodic, withTimeout } from '../../src/common/async.ts';
 import {
-  LEASE_RENEW_MS,
   OUTGOING_BATCH_BYTES_MAX,
   OUTGOING_BATCH_ROWS_MAX,
   OUTGOING_EVERY_MS,
@@ -27,7 +26,7 @@ import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
 import { OutgoingFeeds, readOutgoingFeed, readOutgoingState } from '../../src/registry/outgoing-feeds.ts';
-import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';
+import { acquireLease, type Lease, LeaseLost, whileHeld } from '../../src/streams/lease.ts';
 import type { BatchSender, SendResult } from './batch-sender.ts';
 
 /** Each holds a page and its batch: some 20 MB at most. */
@@ -130,23 +129,17 @@ export class OutgoingFeedWorker implements Part {
     const { redis, keys, log } = this.#options;
     const [account, id] = member.split('/') as [string, string];
     const names = { lease: keys.outgoingFeedLease(account, id), fence: keys.outgoingFeedFence(account, id) };
-    let renewing: Periodic | undefined;
-    let lease: Lease | null = null;
     try {
       const retake = !this.#tried.has(member);
       this.#tried.add(member);
-      lease = await acquireLease(redis, names, { owner: this.#owner, retake });
+      const lease = await acquireLease(redis, names, { owner: this.#owner, retake });
       if (lease === null) return;
-      const lost = new AbortController();
-      renewing = renewingOf(lease, lost);
-      renewing.start();
-      await this.#turn({ account, id, member, lease, signal: AbortSignal.any([lost.signal, this.#stop.signal]) });
+      await whileHeld(lease, (lost) =>
+        this.#turn({ account, id, member, lease, signal: AbortSignal.any([lost, this.#stop.signal]) }),
+      );
     } catch (error) {
       if (error instanceof LeaseLost) log.info({ account, feed: id }, 'outgoing_feed.lease_lost');
       else log.warn({ err: error, account, feed: id }, 'outgoing_feed.not_sent');
-    } finally {
-      await renewing?.stop();
-      await lease?.release().catch(() => undefined);
     }
   }
 
@@ -257,13 +250,3 @@ type Tried = { state: OutgoingFeedState; text: string };
 type Page = Tried & { record: OutgoingFeedRecord; page: FeedPage; readMs: number };
 
 const NO_FAILURE = { failures: 0, failingSince: null, error: null, statusCode: null, nextTryAt: null } as const;
-
-function renewingOf(lease: Lease, lost: AbortController): Periodic {
-  return new Periodic(LEASE_RENEW_MS, async () => {
-    try {
-      await lease.renew();
-    } catch (error) {
-      if (error instanceof LeaseLost) lost.abort(error);
-    }
-  });
-}

@@ -11,16 +11,15 @@
 // which a verification began that went through; nothing that could not be read counts as verified.
 // Failure: logged, and tried again at the next slice.
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { parseTime } from '../../schemas/time.ts';
+import { lookAgain } from '../common/async.ts';
 import { timeOfId } from '../common/ids.ts';
-import { LEASE_RENEW_MS } from '../common/limits.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { acquireLease, type Lease } from '../streams/lease.ts';
+import { acquireLease, type Lease, whileHeld } from '../streams/lease.ts';
 import type { VerifyOptions } from './verifier.ts';
 
 type DailyVerificationOptions = {
@@ -76,7 +75,6 @@ export class DailyVerification implements Part {
   readonly #now: () => number;
   readonly #owner: string;
   readonly #stop = new AbortController();
-  #loop: Promise<void> = Promise.resolve();
   #hasTried = false;
 
   constructor(options: DailyVerificationOptions) {
@@ -86,24 +84,15 @@ export class DailyVerification implements Part {
   }
 
   start(): void {
-    this.#loop = this.#run();
+    const { mayWork } = this.#options;
+    void lookAgain({ signal: this.#stop.signal, waitMs: LOOK_MS, idle: IDLE }, async () => {
+      if (mayWork()) await this.#look();
+    });
   }
 
   /** A slice that runs is not waited for: it has changed nothing yet. */
   stop(): void {
     this.#stop.abort();
-    void this.#loop;
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      const begunMs = performance.now();
-      if (this.#options.mayWork()) await this.#look();
-      const tookMs = performance.now() - begunMs;
-      await sleep(Math.max(LOOK_MS, IDLE * tookMs), undefined, { signal: this.#stop.signal, ref: false }).catch(
-        () => undefined,
-      );
-    }
   }
 
   async #look(): Promise<void> {
@@ -114,20 +103,10 @@ export class DailyVerification implements Part {
       const names = { lease: keys.auditVerificationLease(), fence: keys.auditVerificationFence() };
       const lease = await acquireLease(redis, names, { owner: this.#owner, retake: !this.#hasTried });
       this.#hasTried = true;
-      if (lease !== null) await this.#underLease(lease);
+      // One that fails is tried again; that the lease is lost is found out before anything is noted.
+      if (lease !== null) await whileHeld(lease, () => this.step(lease));
     } catch (error) {
       if (!this.#stop.signal.aborted) log.warn({ err: error }, 'audit.verification_failed');
-    }
-  }
-
-  async #underLease(lease: Lease): Promise<void> {
-    // One that fails is tried again; that the lease is lost is found out before anything is noted.
-    const renewing = setInterval(() => void lease.renew().catch(() => undefined), LEASE_RENEW_MS);
-    try {
-      await this.step(lease);
-    } finally {
-      clearInterval(renewing);
-      await lease.release().catch(() => undefined);
     }
   }
 

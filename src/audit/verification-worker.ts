@@ -5,18 +5,17 @@
 // Invariant: windows do not overlap, so an entry is counted once; what was verified is kept before the next begins, so
 // a kill costs a window. A lease for each window: several processes share the jobs. Between windows it stands still for
 // as long as the last one took, so half of ClickHouse's time at most is its own.
-// Failure: logged; the window is tried again at the next look.
+// Failure: logged; half of the window is tried at the next look. Given up after FAILURES_MAX of them.
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { parseTime } from '../../schemas/time.ts';
+import { lookAgain } from '../common/async.ts';
 import { timeOfId } from '../common/ids.ts';
-import { LEASE_RENEW_MS } from '../common/limits.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
 import type { Commands } from '../redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
-import { acquireLease } from '../streams/lease.ts';
+import { acquireLease, whileHeld } from '../streams/lease.ts';
 import { type KeptJob, VerificationJobs } from './verification-job.ts';
 import type { VerifyOptions } from './verifier.ts';
 
@@ -50,7 +49,6 @@ export class VerificationWorker implements Part {
   readonly #tried = new Set<string>();
   /** By account, where a window needs more than WINDOW_MS. */
   readonly #budgets = new Map<string, number>();
-  #loop: Promise<void> = Promise.resolve();
 
   constructor(options: WorkerOptions) {
     this.#options = options;
@@ -59,23 +57,15 @@ export class VerificationWorker implements Part {
   }
 
   start(): void {
-    this.#loop = this.#run();
+    const { mayWork } = this.#options;
+    void lookAgain({ signal: this.#stop.signal, waitMs: LOOK_MS, idle: 1 }, async () => {
+      if (mayWork()) await this.look();
+    });
   }
 
   /** A window that runs is not waited for: it has changed nothing yet. */
   stop(): void {
     this.#stop.abort();
-    void this.#loop;
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stop;
-    while (!signal.aborted) {
-      const begunMs = performance.now();
-      if (this.#options.mayWork()) await this.look();
-      const waitMs = Math.max(LOOK_MS, performance.now() - begunMs);
-      await sleep(waitMs, undefined, { signal, ref: false }).catch(() => undefined);
-    }
   }
 
   /** A window of each job that waits or runs. */
@@ -101,14 +91,7 @@ export class VerificationWorker implements Part {
     const retake = !this.#tried.has(account);
     this.#tried.add(account);
     const lease = await acquireLease(redis, names, { owner: this.#owner, retake });
-    if (lease === null) return;
-    const renewing = setInterval(() => void lease.renew().catch(() => undefined), LEASE_RENEW_MS);
-    try {
-      await this.#window(account);
-    } finally {
-      clearInterval(renewing);
-      await lease.release().catch(() => undefined);
-    }
+    if (lease !== null) await whileHeld(lease, () => this.#window(account));
   }
 
   async #window(account: string): Promise<void> {

@@ -1,5 +1,6 @@
 // Small asynchronous helpers that many parts share. What bounds how much runs at once is p-queue's
 // (pipelines/alert/worker.ts) or fair-queue.ts's; waiting is node:timers/promises'.
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
  * Runs `work` every `everyMs`, and never two runs at once: a run that is due while one is under way is skipped. `work`
@@ -38,6 +39,22 @@ export class Periodic {
       this.#running = undefined;
     });
     return this.#running;
+  }
+}
+
+/**
+ * Looks again and again until `signal` ends it; between two looks nothing for `waitMs`, or for `idle` times as long as
+ * the last one took. `look` must not reject.
+ */
+export async function lookAgain(
+  { signal, waitMs, idle }: { signal: AbortSignal; waitMs: number; idle: number },
+  look: () => Promise<void>,
+): Promise<void> {
+  while (!signal.aborted) {
+    const begunMs = performance.now();
+    await look();
+    const restMs = Math.max(waitMs, idle * (performance.now() - begunMs));
+    await sleep(restMs, undefined, { signal, ref: false }).catch(() => undefined);
   }
 }
 

@@ -6,7 +6,8 @@
 // while the last confirmed renewal is younger than the lease's life less a margin.
 // An owner that comes back under its own name need not wait for its old lease to expire: it takes a new fence at once.
 
-import { LEASE_MARGIN_MS, LEASE_MS } from '../common/limits.ts';
+import { Periodic } from '../common/async.ts';
+import { LEASE_MARGIN_MS, LEASE_MS, LEASE_RENEW_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { Script } from '../redis/script.ts';
@@ -84,4 +85,26 @@ export async function acquireLease(
     [options.owner, LEASE_MS, options.retake ? '1' : '0'],
   );
   return text === null ? null : new Lease(redis, keys.lease, text, sentAt);
+}
+
+/**
+ * Renews the lease while `work` is at it, and releases it then. `lost`: aborted with LeaseLost where it is another's; a
+ * renewal that fails otherwise is tried again.
+ */
+export async function whileHeld<T>(lease: Lease, work: (lost: AbortSignal) => Promise<T>): Promise<T> {
+  const lost = new AbortController();
+  const renewing = new Periodic(LEASE_RENEW_MS, async () => {
+    try {
+      await lease.renew();
+    } catch (error) {
+      if (error instanceof LeaseLost) lost.abort(error);
+    }
+  });
+  renewing.start();
+  try {
+    return await work(lost.signal);
+  } finally {
+    await renewing.stop();
+    await lease.release().catch(() => undefined);
+  }
 }
