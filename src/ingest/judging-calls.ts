@@ -67,15 +67,14 @@ export type JudgingWork = {
   failed: (error: unknown) => void;
 };
 
-type AskOutside = (work: JudgingWork, questions: readonly AskedOutside[]) => Promise<readonly OutsideAnswer[]>;
+/** With how checks are asked for a work, which may give its place in the line up. */
+export type CalledParts = JudgingParts & {
+  askOutside: (work: JudgingWork, questions: readonly AskedOutside[]) => Promise<readonly OutsideAnswer[]>;
+};
 
 /** Does for the thread what it asks for. */
-export async function performCall(
-  message: CallMessage,
-  work: JudgingWork,
-  { askOutside, ...parts }: JudgingParts & { askOutside: AskOutside },
-): Promise<unknown> {
-  const { rateLimits, sequences, spends, onUnknownBudgets, appender, once, shadow } = parts;
+export async function performCall(message: CallMessage, work: JudgingWork, parts: CalledParts): Promise<unknown> {
+  const { rateLimits, sequences, spends, onUnknownBudgets, appender, once, shadow, askOutside } = parts;
   const { account } = work;
   switch (message.name) {
     case 'askShadows':

@@ -28,7 +28,14 @@ import type { Generation } from '../streams/submissions-in-hand.ts';
 import type { ReadConversation, ReadMessage } from './hook-reading.ts';
 import { callerLeft } from './ingest.ts';
 import type { AskedOutside, Caller, ToJudge } from './ingest-parts.ts';
-import { bufferOf, type JudgingParts, type JudgingWork, performCall, type SpanCalls } from './judging-calls.ts';
+import {
+  bufferOf,
+  type CalledParts,
+  type JudgingParts,
+  type JudgingWork,
+  performCall,
+  type SpanCalls,
+} from './judging-calls.ts';
 import {
   errorOf,
   type FromThread,
@@ -86,6 +93,7 @@ export type SpansToJudge = {
 export class JudgingWorker implements Part, PolicyWork {
   readonly name = 'judging thread';
   readonly #parts: JudgingParts;
+  readonly #calls: CalledParts;
   readonly #lines = { submissions: line(), governing: line(), trials: line() };
   readonly #works = new Map<number, JudgingWork>();
   /** What the thread knows, the one that was asked for longest ago first. */
@@ -97,6 +105,7 @@ export class JudgingWorker implements Part, PolicyWork {
 
   constructor(parts: JudgingParts) {
     this.#parts = parts;
+    this.#calls = { ...parts, askOutside: (work, questions) => this.#askOutside(work, questions) };
   }
 
   start(): void {
@@ -326,8 +335,7 @@ export class JudgingWorker implements Part, PolicyWork {
     const work = this.#works.get(message.id);
     if (work === undefined) return;
     if (message.kind === 'call') {
-      const askOutside = this.#askOutside.bind(this);
-      void performCall(message, work, { ...this.#parts, askOutside }).then(
+      void performCall(message, work, this.#calls).then(
         (value) => thread.postMessage({ kind: 'answer', call: message.call, value } satisfies ToThread),
         (error: unknown) =>
           thread.postMessage({ kind: 'answer', call: message.call, error: sentError(error) } satisfies ToThread),
