@@ -192,16 +192,18 @@ export const AuditCheckpoint = Type.Object({
   signature: about(Type.String(), 'Base64.', 'K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN…'),
 });
 
+const TrustedKey = Type.Optional(
+  about(
+    Type.String({ minLength: 1, maxLength: 1_000 }),
+    'The public key to trust, PEM or base64, which was kept elsewhere as well. Left out: that of this service.',
+    'MCowBQYDK2VwAyEA…',
+  ),
+);
+
 export const AuditComparison = Type.Object(
   {
     checkpoint: about(AuditCheckpoint, 'A checkpoint that was kept elsewhere, as it was downloaded.'),
-    public_key: Type.Optional(
-      about(
-        Type.String({ minLength: 1, maxLength: 1_000 }),
-        'The public key to trust, PEM or base64, which was kept elsewhere as well. Left out: that of this service.',
-        'MCowBQYDK2VwAyEA…',
-      ),
-    ),
+    public_key: TrustedKey,
   },
   { additionalProperties: false },
 );
@@ -218,13 +220,7 @@ export const VerificationOrder = Type.Object(
     checkpoint: Type.Optional(
       about(AuditCheckpoint, 'A checkpoint that was kept elsewhere, as it was downloaded. Left out: against none.'),
     ),
-    public_key: Type.Optional(
-      about(
-        Type.String({ minLength: 1, maxLength: 1_000 }),
-        'The public key to trust, PEM or base64, which was kept elsewhere as well. Left out: that of this service.',
-        'MCowBQYDK2VwAyEA…',
-      ),
-    ),
+    public_key: TrustedKey,
   },
   { additionalProperties: false },
 );

@@ -246,17 +246,10 @@ export const FEED_FORMATS = ['json', 'ocsf'] as const;
 /** How the rows of a batch are put together. */
 export const BATCH_BODIES = ['array', 'lines'] as const;
 
+/** Why an address that a user gave was not reached in time (src/egress). */
+export const EGRESS_ERRORS = ['timeout', 'refused', 'reset', 'private_address', 'tls', 'dns'] as const;
 /** Why a receiver has not taken a batch of an outgoing feed. */
-export const OUTGOING_ERRORS = [
-  'timeout',
-  'refused',
-  'reset',
-  'private_address',
-  'tls',
-  'dns',
-  'status',
-  'ahead',
-] as const;
+export const OUTGOING_ERRORS = [...EGRESS_ERRORS, 'status', 'ahead'] as const;
 export type OutgoingError = (typeof OUTGOING_ERRORS)[number];
 
 /** How far the verification that an account has ordered is. */

@@ -3,7 +3,7 @@
 // over. `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver recognizes a repetition.
 
 import type { AlertRecord } from '../../schemas/alert.ts';
-import type { Channel, MailTransport, Trigger } from '../../schemas/closed-sets.ts';
+import type { Channel, EGRESS_ERRORS, MailTransport, Trigger } from '../../schemas/closed-sets.ts';
 
 import type { Signal } from '../../schemas/signal.ts';
 
@@ -39,23 +39,16 @@ export type Attempt = {
 };
 
 /** What there is to say of an attempt that did not succeed; the other side's own words are in `answer`. */
-const ATTEMPT_ERRORS = [
-  'timeout',
-  'refused',
-  'reset',
-  'private_address',
-  'tls',
-  'dns',
-  'status',
-  'redirect',
-  'rejected',
-  'aborted',
-  'disk_full',
-  'unwritable',
-  'not_configured',
-  'internal',
-] as const;
-export type AttemptError = (typeof ATTEMPT_ERRORS)[number];
+export type AttemptError =
+  | (typeof EGRESS_ERRORS)[number]
+  | 'status'
+  | 'redirect'
+  | 'rejected'
+  | 'aborted'
+  | 'disk_full'
+  | 'unwritable'
+  | 'not_configured'
+  | 'internal';
 
 export type AttemptResult = {
   /**

@@ -7,6 +7,7 @@
 // connection was had.
 import { connect, isIP, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
+import type { EGRESS_ERRORS } from '../../schemas/closed-sets.ts';
 import { Deadline, type DeadlineEnding } from './deadline.ts';
 import { isPublicAddress } from './public-address.ts';
 import { byNameServers, bySystem, type Resolve } from './resolve.ts';
@@ -16,7 +17,7 @@ import type { TargetUrl } from './target-url.ts';
 const ADDRESSES_TRIED_MAX = 3;
 const CONNECT_MS_MAX = 4_000;
 
-type EgressReason = 'private_address' | 'dns' | 'refused' | 'tls' | 'reset' | DeadlineEnding;
+type EgressReason = (typeof EGRESS_ERRORS)[number] | DeadlineEnding;
 
 export class EgressError extends Error {
   override name = 'EgressError';
