@@ -52,6 +52,11 @@ t.test('figures, tokens, agents and policies as counted by hand', async (t) => {
     at('2026-03-29T10:00:00.000Z', 'error', { message: 'x' }),
     at('2026-03-29T10:00:00.001Z', 'error', { message: 'x' }), // after it
   ]);
+  const sign = await api.until(
+    () => api.get(`/v1/agents/${first}`), // signs of life follow their events a little later
+    ({ json }) => json.last_seen_at !== null,
+  );
+  t.ok(sign.json.last_seen_at);
   await send(second, [
     at('2026-03-29T01:00:00Z', 'tool_call', { tool: 'pay' }),
     at('2026-03-29T02:00:00Z', 'completion', { model: 'm1', tokens_used: 50 }),

@@ -9,13 +9,13 @@ const store = await connectStore(t, (await startRedis(t)).address);
 const [one, other] = [new CheckActivities(store), new CheckActivities(store)];
 const NONE = { timeout: 0, error: 0, overload: 0, too_large: 0 };
 
-t.test('calls of all processes, with what they took and why they failed', async (t) => {
+t.test('calls of all processes, with why they failed and what those took that were made', async (t) => {
   for (let ms = 1; ms <= 50; ms++) one.note('chk_a', 'answered', ms);
   for (let ms = 51; ms <= 95; ms++) other.note('chk_a', 'answered', ms);
   for (let i = 0; i < 5; i++) other.note('chk_a', i < 3 ? 'timeout' : 'overload', 1_000);
   await Promise.all([one.flush(), other.flush()]);
   const [a, unknown] = await one.read(['chk_a', 'chk_b']);
-  t.match(a, { calls: 100, failures: { ...NONE, timeout: 3, overload: 2 }, p50_ms: 51, p95_ms: 1_000, open_on: 0 });
+  t.match(a, { calls: 100, failures: { ...NONE, timeout: 3, overload: 2 }, p50_ms: 50, p95_ms: 94, open_on: 0 });
   t.ok(Math.abs(Date.parse(a!.last_call_at!) - Date.now()) < 60_000);
   t.same(unknown, { calls: 0, failures: NONE, p50_ms: null, p95_ms: null, last_call_at: null, open_on: 0 });
 });

@@ -233,8 +233,12 @@ async function agentsOf(asked: OverviewQuery): Promise<OverviewAgents> {
   const counts = await ask(() => overviewAgents(parts.clickhouse, call.account, { ...of, agents: ids }));
   const items = agents
     .map(({ id, name, status, last_seen_at }) => ({ id, name, status, last_seen_at, ...counts.get(id)! }))
-    .sort((a, b) => ((a.last_seen_at ?? '') < (b.last_seen_at ?? '') ? 1 : -1));
+    .sort((a, b) => descending(a.last_seen_at ?? '', b.last_seen_at ?? '') || descending(a.id, b.id));
   return { total, items };
+}
+
+function descending(a: string, b: string): number {
+  return a === b ? 0 : a < b ? 1 : -1;
 }
 
 /** All of them; of more, those that sent last, and where these are fewer the newest others. */
