@@ -16,8 +16,8 @@ import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
 import { targetProblem } from './alert-target.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
-import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
-import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
+import type { Created, Idempotency, Keeping } from './idempotency.ts';
+import type { Listed, NamedPage } from './lists.ts';
 import { AGENT_FULL, commonRefusal, NamedRecords, ofAgent, tooMany } from './named-records.ts';
 import { type Actor, keepWithin } from './principal.ts';
 import { newSecret, rotatedSecret } from './webhook-secret.ts';
@@ -61,9 +61,7 @@ export class Alerts {
     return answering(() => {
       // Before a kept answer is given again: it may be of another key, and holds a secret.
       keepWithin(actor, scopeOf(body), { what: 'alert', path: scopePath(body) });
-      return answerOnce(this.#store, { account, kind: 'alert', idempotency }, (keeping) =>
-        this.#create(account, body, actor, keeping),
-      );
+      return this.#records.once(account, idempotency, (keeping) => this.#create(account, body, actor, keeping));
     });
   }
 
@@ -72,20 +70,8 @@ export class Alerts {
   }
 
   /** Newest first. `agent_id`: only alerts that are scoped to that agent. */
-  list(
-    account: string,
-    { agent_id, id, q, ...page }: Page & NamedFilter & { agent_id?: string | undefined },
-  ): Promise<Listed<Alert>> {
-    return answering(async () => {
-      const isNamed = fitsNamed({ id, q });
-      const all = await this.#records.all(account);
-      return pageOf(
-        all
-          .filter((alert) => isNamed(alert) && (agent_id === undefined || alert.agent_id === agent_id))
-          .map((record) => this.#shown(record)),
-        page,
-      );
-    });
+  list(account: string, asked: NamedPage): Promise<Listed<Alert>> {
+    return answering(() => this.#records.list(account, asked, (record) => this.#shown(record)));
   }
 
   /** null: no such alert. */

@@ -13,8 +13,8 @@ import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
-import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
-import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
+import type { Created, Idempotency, Keeping } from './idempotency.ts';
+import type { Listed, NamedPage } from './lists.ts';
 import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
@@ -38,11 +38,7 @@ export class Connections {
 
   /** Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
   create(account: string, body: ConnectionCreate, actor: Actor, idempotency?: Idempotency): Promise<Created> {
-    return answering(() =>
-      answerOnce(this.#store, { account, kind: 'connection', idempotency }, (keeping) =>
-        this.#create(account, body, actor, keeping),
-      ),
-    );
+    return this.#records.once(account, idempotency, (keeping) => this.#create(account, body, actor, keeping));
   }
 
   get(account: string, id: string): Promise<Connection | null> {
@@ -53,14 +49,10 @@ export class Connections {
   }
 
   /** Newest first. */
-  list(account: string, { id, q, ...page }: Page & NamedFilter): Promise<Listed<Connection>> {
+  list(account: string, asked: NamedPage): Promise<Listed<Connection>> {
     return answering(async () => {
-      const [all, uses] = await Promise.all([this.#records.all(account), this.#uses(account)]);
-      const fitting = all.filter(fitsNamed({ id, q }));
-      return pageOf(
-        fitting.map((record) => shown(record, uses)),
-        page,
-      );
+      const uses = await this.#uses(account);
+      return this.#records.list(account, asked, (record) => shown(record, uses));
     });
   }
 

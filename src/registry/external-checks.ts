@@ -16,8 +16,8 @@ import { validationFailed } from '../common/validation.ts';
 import { urlProblem, withoutQuery } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
 import { AGAIN, answering, commit, type Guard, inRounds, is, present, type RegistryStore } from './commit.ts';
-import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
-import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
+import type { Created, Idempotency, Keeping } from './idempotency.ts';
+import type { Listed, NamedPage } from './lists.ts';
 import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import type { Actor } from './principal.ts';
@@ -56,11 +56,7 @@ export class ExternalChecks {
 
   /** Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
   create(account: string, body: CheckCreate, actor: Actor, idempotency?: Idempotency): Promise<Created> {
-    return answering(() =>
-      answerOnce(this.#store, { account, kind: 'check', idempotency }, (keeping) =>
-        this.#create(account, body, actor, keeping),
-      ),
-    );
+    return this.#records.once(account, idempotency, (keeping) => this.#create(account, body, actor, keeping));
   }
 
   get(account: string, id: string): Promise<ExternalCheck | null> {
@@ -73,11 +69,8 @@ export class ExternalChecks {
   }
 
   /** Newest first. */
-  list(account: string, { id, q, ...page }: Page & NamedFilter): Promise<Listed<ExternalCheck>> {
-    return answering(async () => {
-      const fitting = (await this.#records.all(account)).filter(fitsNamed({ id, q }));
-      return pageOf(fitting.map(shown), page);
-    });
+  list(account: string, asked: NamedPage): Promise<Listed<ExternalCheck>> {
+    return answering(() => this.#records.list(account, asked, shown));
   }
 
   /** null: no such check. */

@@ -14,6 +14,8 @@ export function pageOf<T extends { id: string }>(all: readonly T[], { limit, off
 
 /** Filters of lists of what has a name. `q`: characters in it, in upper or lower case. */
 export type NamedFilter = { id?: readonly string[] | undefined; q?: string | undefined };
+/** `agent_id`: of what may be scoped to an agent. */
+export type NamedPage = PageStart & NamedFilter & { agent_id?: string | undefined };
 
 export function fitsNamed({ id: ids, q }: NamedFilter): (record: { id: string; name: string }) => boolean {
   const words = q?.toLowerCase();

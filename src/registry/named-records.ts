@@ -18,6 +18,7 @@ import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
   AGAIN,
   absent,
+  answering,
   below,
   type Change,
   type CommandArgs,
@@ -28,7 +29,15 @@ import {
   present,
   type RegistryStore,
 } from './commit.ts';
-import { IDEMPOTENCY_GUARD, type Keeping, tookTooLong } from './idempotency.ts';
+import {
+  answerOnce,
+  type Created,
+  IDEMPOTENCY_GUARD,
+  type Idempotency,
+  type Keeping,
+  tookTooLong,
+} from './idempotency.ts';
+import { fitsNamed, type Listed, type NamedPage, pageOf } from './lists.ts';
 import { type Actor, isBound, isWithin, shareOf } from './principal.ts';
 import { revisionSha256 } from './revision-texts.ts';
 
@@ -85,6 +94,24 @@ export class NamedRecords<R extends Named> {
     this.#store = store;
     this.#kind = kind;
     this.#now = store.now ?? steadyNow;
+  }
+
+  /** Makes one by `create`, or gives the kept answer again. Throws ServiceError idempotency_…, unavailable. */
+  once(
+    account: string,
+    idempotency: Idempotency | undefined,
+    create: (keeping: Keeping) => Promise<string>,
+  ): Promise<Created> {
+    const { kind } = this.#kind;
+    return answering(() => answerOnce(this.#store, { account, kind, idempotency }, create));
+  }
+
+  /** Newest first. `agent_id`: those alone that are scoped to that agent. */
+  async list<S extends { id: string }>(account: string, asked: NamedPage, shown: (record: R) => S): Promise<Listed<S>> {
+    const { agent_id: agent, id, q, ...page } = asked;
+    const isNamed = fitsNamed({ id, q });
+    const fits = (record: R) => isNamed(record) && (agent === undefined || record.agent_id === agent);
+    return pageOf((await this.all(account)).filter(fits).map(shown), page);
   }
 
   async get(account: string, id: string): Promise<R | null> {

@@ -23,8 +23,8 @@ import { validationFailed } from '../common/validation.ts';
 import { isSyslogAddress, syslogTarget, urlProblem, withoutQuery } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
 import { answering, type CommandArgs, commit, is, type RegistryStore } from './commit.ts';
-import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
-import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
+import type { Created, Idempotency, Keeping } from './idempotency.ts';
+import type { Listed, NamedPage } from './lists.ts';
 import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
 import type { Actor } from './principal.ts';
 import { newSecret, rotatedSecret } from './webhook-secret.ts';
@@ -59,12 +59,10 @@ export class OutgoingFeeds {
     actor: Actor,
     idempotency?: Idempotency,
   ): Promise<Created> {
-    return answering(() =>
-      answerOnce(this.#store, { account, kind: 'outgoing_feed', idempotency }, async (keeping) => {
-        const atMs = (this.#store.now ?? steadyNow)();
-        return this.#add(account, newRecord(body, place, atMs), { keeping, atMs }, actor);
-      }),
-    );
+    return this.#records.once(account, idempotency, async (keeping) => {
+      const atMs = (this.#store.now ?? steadyNow)();
+      return this.#add(account, newRecord(body, place, atMs), { keeping, atMs }, actor);
+    });
   }
 
   get(account: string, id: string): Promise<OutgoingFeed | null> {
@@ -72,14 +70,10 @@ export class OutgoingFeeds {
   }
 
   /** Newest first. */
-  list(account: string, { id, q, ...page }: Page & NamedFilter): Promise<Listed<OutgoingFeed>> {
+  list(account: string, asked: NamedPage): Promise<Listed<OutgoingFeed>> {
     return answering(async () => {
-      const fitting = (await this.#records.all(account)).filter(fitsNamed({ id, q }));
       const states = await this.#store.redis.hgetall(this.#store.keys.outgoingFeedStates(account));
-      return pageOf(
-        fitting.map((record) => shown(record, states[record.id])),
-        page,
-      );
+      return this.#records.list(account, asked, (record) => shown(record, states[record.id]));
     });
   }
 

@@ -21,7 +21,7 @@ import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { changedFields, SYSTEM } from './audit.ts';
 import { answering, type Guard, present, type RegistryStore } from './commit.ts';
 import { hasNamedCheck, NO_CHECK, namedCheck } from './external-checks.ts';
-import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
+import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
 import { AGENT_FULL, commonRefusal, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
@@ -55,9 +55,7 @@ export class Policies {
     return answering(() => {
       // Before a kept answer is given again: it may be of another key.
       keepWithin(actor, body.agent_id ?? null, { what: 'policy', path: '/agent_id' });
-      return answerOnce(this.#store, { account, kind: 'policy', idempotency }, (keeping) =>
-        this.#create(account, body, actor, keeping),
-      );
+      return this.#records.once(account, idempotency, (keeping) => this.#create(account, body, actor, keeping));
     });
   }
 

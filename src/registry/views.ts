@@ -10,8 +10,8 @@ import { VIEWS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { answering, type RegistryStore } from './commit.ts';
-import { answerOnce, type Created, type Idempotency, type Keeping } from './idempotency.ts';
-import { type Listed, type Page, pageOf } from './lists.ts';
+import type { Created, Idempotency, Keeping } from './idempotency.ts';
+import type { Listed, NamedPage } from './lists.ts';
 import { commonRefusal, type Named, NamedRecords, tooMany } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
@@ -34,16 +34,12 @@ export class Views {
 
   /** Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
   create(account: string, body: ViewCreate, actor: Actor, idempotency?: Idempotency): Promise<Created> {
-    return answering(() =>
-      answerOnce(this.#store, { account, kind: 'view', idempotency }, (keeping) =>
-        this.#create(account, body, actor, keeping),
-      ),
-    );
+    return this.#records.once(account, idempotency, (keeping) => this.#create(account, body, actor, keeping));
   }
 
   /** Newest first. */
-  list(account: string, page: Page): Promise<Listed<SavedView>> {
-    return answering(async () => pageOf((await this.#records.all(account)).map(shownOf), page));
+  list(account: string, asked: NamedPage): Promise<Listed<SavedView>> {
+    return answering(() => this.#records.list(account, asked, shownOf));
   }
 
   /** false: no such view. */

@@ -1,5 +1,4 @@
-// Checks: services outside that policies of the type `external_check` ask, as resources. They are of the whole account,
-// so keys that are bound to an agent are refused.
+// Checks: services outside that policies of the type `external_check` ask, as resources.
 import { page as pageSchema } from '../../../schemas/common.ts';
 import {
   CheckCreate,
@@ -11,31 +10,21 @@ import {
 } from '../../../schemas/external-check.ts';
 import { isoTime } from '../../../schemas/time.ts';
 import { openPage } from '../answers/cursor.ts';
-import { found, json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
+import { found, json, page } from '../answers/reply.ts';
 import { flag, namedFilters, paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Parts, type Route, route } from '../route.ts';
+import { resourceRoutes } from './resource-routes.ts';
+
+const checks = resourceRoutes(
+  { one: 'check', many: 'checks', bound: 'refused', schema: ExternalCheck },
+  (registry) => registry.checks,
+);
 
 export const checkRoutes: Route[] = [
-  route({
-    method: 'POST',
-    path: '/v1/checks',
-    needs: 'configure',
-    bound: 'refused',
-    body: jsonBody(CheckCreate, 'check'),
-    idempotency: 'heeded',
-    operation: {
-      id: 'createCheck',
-      tag: 'Checks',
-      summary: 'Create a check',
-      description: 'A service that judges texts. Nothing is sent to it before a policy in force names it.',
-      answers: { 201: { description: 'The new check', schema: ExternalCheck } },
-      errors: ['name_taken', 'idempotency_conflict', 'idempotency_in_progress'],
-      bodyExample: { name: 'guard', speaks: 'presidio', url: 'https://presidio.example.com/analyze', timeout_ms: 300 },
-    },
-    async handle({ account, body, actor, idempotency }, { registry }) {
-      const { answer } = await registry.checks.create(account, body, actor, idempotency);
-      return { status: 201, body: answer };
-    },
+  checks.create({
+    body: CheckCreate,
+    description: 'A service that judges texts. Nothing is sent to it before a policy in force names it.',
+    bodyExample: { name: 'guard', speaks: 'presidio', url: 'https://presidio.example.com/analyze', timeout_ms: 300 },
   }),
   route({
     method: 'GET',
@@ -62,39 +51,11 @@ export const checkRoutes: Route[] = [
       return page(asked, { ...listed, items: items.map((check, i) => ({ ...check, activity: activities[i]! })) });
     },
   }),
-  route({
-    method: 'GET',
-    path: '/v1/checks/{id}',
-    needs: 'read',
-    bound: 'refused',
-    operation: {
-      id: 'getCheck',
-      tag: 'Checks',
-      summary: 'Get a check',
-      description: 'The secret is not shown.',
-      answers: { 200: { description: 'The check', schema: ExternalCheck } },
-    },
-    async handle({ account, params }, { registry }) {
-      return json(200, found(await registry.checks.get(account, params[0]!), 'check'));
-    },
-  }),
-  route({
-    method: 'PATCH',
-    path: '/v1/checks/{id}',
-    needs: 'configure',
-    bound: 'refused',
-    body: jsonBody(CheckPatch, 'change'),
-    operation: {
-      id: 'updateCheck',
-      tag: 'Checks',
-      summary: 'Change a check',
-      description: 'In force within a second. What is left out stays as it is; name and form stay in any case.',
-      answers: { 200: { description: 'The check as it is now', schema: ExternalCheck } },
-      bodyExample: { timeout_ms: 500 },
-    },
-    async handle({ account, params, body, actor }, { registry }) {
-      return json(200, found(await registry.checks.patch(account, params[0]!, body, actor), 'check'));
-    },
+  checks.get({ description: 'The secret is not shown.' }),
+  checks.change({
+    body: CheckPatch,
+    description: 'In force within a second. What is left out stays as it is; name and form stay in any case.',
+    bodyExample: { timeout_ms: 500 },
   }),
   route({
     method: 'POST',
@@ -117,23 +78,9 @@ export const checkRoutes: Route[] = [
       return json(200, await tried({ account, check }, body.text, checkCalls));
     },
   }),
-  route({
-    method: 'DELETE',
-    path: '/v1/checks/{id}',
-    needs: 'configure',
-    bound: 'refused',
-    operation: {
-      id: 'deleteCheck',
-      tag: 'Checks',
-      summary: 'Delete a check',
-      description: 'Refused while a policy names it, also one that is inactive.',
-      answers: { 204: { description: 'Deleted' } },
-      errors: ['check_in_use'],
-    },
-    async handle({ account, params, actor }, { registry }) {
-      if (!(await registry.checks.remove(account, params[0]!, actor))) throw notFound('check');
-      return NO_CONTENT;
-    },
+  checks.remove({
+    description: 'Refused while a policy names it, also one that is inactive.',
+    errors: ['check_in_use'],
   }),
 ];
 
