@@ -6,8 +6,9 @@
 /** Belongs to the characters that show nothing, which both callers drop: in no text of theirs is it but by this. */
 export const JOINER = '\u034f';
 /** No language has a tenth of it. */
-const MANY_MARKS = /\p{M}{30}/gu;
+const MANY = 30;
+const MANY_MARKS = new RegExp(`\\p{M}{${MANY}}`, 'gu');
 
 export function streamSafe(text: string): string {
-  return text.replace(MANY_MARKS, `$&${JOINER}`);
+  return text.length < MANY ? text : text.replace(MANY_MARKS, `$&${JOINER}`);
 }

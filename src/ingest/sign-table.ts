@@ -12,8 +12,7 @@ const SHIFT_AT = 3 * MASKS_BYTES;
 const ARE_FEW_AT = SHIFT_AT + 4;
 const ENTRIES_PLACE_AT = ARE_FEW_AT + 4;
 const CLASSES_PLACE_AT = ENTRIES_PLACE_AT + 4;
-const BEYOND_AT = CLASSES_PLACE_AT + 4;
-const BITMAP_AT = BEYOND_AT + SIGN_BITS / 8;
+const BITMAP_AT = CLASSES_PLACE_AT + 4;
 const HEADS_AT = BITMAP_AT + 8 * 1024;
 const ENTRY_BYTES = 16;
 const CLASS_BYTES = 32;
@@ -37,16 +36,12 @@ type Entry = {
 export function signTable(signs: readonly (readonly Sign[])[], at: number): Buffer {
   const classes = new Map<number, number>();
   const elements: number[] = [];
-  const beyond = Buffer.alloc(SIGN_BITS / 8);
   const entries: Entry[] = [];
   for (const [index, some] of signs.entries())
     for (const sign of some) {
       const number = index % SIGN_BITS;
       const elementsAt = elements.length;
-      for (const element of sign.elements) {
-        elements.push(placed(element, classes));
-        if (element >= 0x80 && element < 0x100) beyond[number >> 3]! |= 1 << (number & 7);
-      }
+      for (const element of sign.elements) elements.push(placed(element, classes));
       const { place, bytes } = fingerprintOf(sign)!;
       for (const spelling of spellings(bytes))
         entries.push({ ...keyed(spelling), bytes: spelling, sign, place, number, elementsAt });
@@ -66,7 +61,6 @@ export function signTable(signs: readonly (readonly Sign[])[], at: number): Buff
   }
   table.writeUInt32LE(at + entriesAt, ENTRIES_PLACE_AT);
   table.writeUInt32LE(at + classesAt, CLASSES_PLACE_AT);
-  beyond.copy(table, BEYOND_AT);
   entries.sort((a, b) => a.hash - b.hash);
   entries.forEach(({ key, hash, sign, place, number, elementsAt: own }, i) => {
     const headAt = HEADS_AT + hash * 4;

@@ -22,8 +22,8 @@ import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
 import { IBAN_LENGTHS } from '../policy/detectors/find-numbers.ts';
 import { ALLOWED } from '../policy/judgement.ts';
 import { ELEMENTS_MAX, PATHS_MAX, SIGN_BITS, type Sought, SPELLINGS_MAX } from '../policy/sought.ts';
-import { oddCodePoints } from '../policy/texts/folded.ts';
 import { assetPath } from '../process/assets.ts';
+import { foldingTable } from './folding-table.ts';
 import type { Shape } from './json.ts';
 import { SoughtTables } from './sought-tables.ts';
 import { USAGE_COUNTS, usageTable } from './token-usage.ts';
@@ -33,7 +33,7 @@ type Exports = {
   placeKeyHashes(at: number): void;
   placeRecords(at: number): void;
   placeUsage(at: number, shapes: number, names: number): void;
-  placeTables(odd: number, ibans: number): void;
+  placeTables(folding: number, ibans: number): void;
   useSigns(at: number, distance: number): void;
   useWatched(at: number): void;
   scan(at: number, length: number, many: number): number;
@@ -91,14 +91,14 @@ const RANDOM_BYTES = 1_000 * layout.RANDOM_BYTES;
 /** What wasm/usage.ts reads, and its sums. */
 const USAGE_AT = RANDOM_AT + RANDOM_BYTES;
 const USAGE = usageTable();
-const ODD = oddCodePoints();
+const FOLDING = foldingTable();
 const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
 /** What is sought for the accounts that were served last; when it is full it is begun again. */
 const TABLES_AT = 96 * 1024;
 const TABLES_END = TABLES_AT + 1280 * 1024;
 /** What wasm/signs.ts knows of characters and of countries. */
-const ODD_AT = TABLES_END;
-const IBANS_AT = ODD_AT + 16 * 1024;
+const FOLDING_AT = TABLES_END;
+const IBANS_AT = align(FOLDING_AT + FOLDING.length + SLACK);
 const BODY_AT = IBANS_AT + 1024;
 /**
  * What an event takes in row, summary or reply beside its payload: ids, names, times, a request id and a trace id of
@@ -409,9 +409,9 @@ export class WasmInstance {
     return at;
   }
 
-  /** There is room for its folded copy behind it. */
+  /** There is room behind it for its folded copy, and for two other texts that it stands for (wasm/signs.ts). */
   #load(bytes: Buffer): void {
-    this.#grow(BODY_AT + 2 * align(bytes.length + SLACK) + SLACK);
+    this.#grow(BODY_AT + 4 * align(bytes.length + SLACK) + SLACK);
     this.#bytes.set(bytes, BODY_AT);
   }
 
@@ -424,10 +424,10 @@ export class WasmInstance {
   }
 
   #putTables(): void {
-    this.#bytes.set(ODD, ODD_AT);
+    this.#bytes.set(FOLDING, FOLDING_AT);
     for (const [country, length] of IBAN_LENGTHS)
       this.#bytes[IBANS_AT + (country.charCodeAt(0) - 65) * 26 + country.charCodeAt(1) - 65] = length;
-    this.#wasm.placeTables(ODD_AT, IBANS_AT);
+    this.#wasm.placeTables(FOLDING_AT, IBANS_AT);
   }
 
   #putFixedTexts(): void {

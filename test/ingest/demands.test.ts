@@ -21,7 +21,7 @@ function pick<T>(items: readonly T[]): T {
 }
 
 const TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'];
-const KEYS = ['tool', 'a', 'b', 'code', 'amount', 'arguments', 'model', 'usage', 'response'];
+const KEYS = ['tool', 'a', 'b', 'code', 'amount', 'arguments', 'model', 'usage', 'response', 'ｔool', 'a\u00ad'];
 const PATHS = [
   ...KEYS,
   'arguments.amount',
@@ -41,6 +41,13 @@ const TEXTS = [
   '',
   'a b',
   'päss',
+  // As they are, and folded to one of the others.
+  'ｓｅｎｄ',
+  'se\u200bnd',
+  'ज़ x',
+  'น้ำ',
+  '７',
+  '٧',
   'long text '.repeat(40),
   '{"amount":7}',
   '["send"]',

@@ -57,8 +57,25 @@ const PATTERNS = [
   // Short words between blanks, and a letter that an escape of a blank ends with.
   '(?i)go\\s+to\\s+it',
   'n\\s+off',
+  '(?i)ὀδός',
+  '[x，]1|[–-] 2',
+  '(?i)[١1]23k',
+  'ड़ी|น้ำ',
 ];
-const TEXTS = ['send money', 'a/b', '"q"', 'Secret', 'naïve', 'x', '😀'];
+const TEXTS = [
+  'send money',
+  'a/b',
+  '"q"',
+  'Secret',
+  'naïve',
+  'x',
+  '😀',
+  'लोमड़ी',
+  '，。',
+  'น้ำ',
+  '१२',
+  '\u0634\u064e\u0651',
+];
 
 const ORDERS = [
   ...DETECTOR_NAMES.map((name) => ({ type: 'data_filter', conditions: { detectors: [name] }, actions: ['log'] })),
@@ -151,6 +168,7 @@ const NEEDLES: (() => string)[] = [
     ]),
   () => pick(['"quoted" text', '555-1234', 'yy', 'Main Old Street', 'whole', 'é7', 'rm -r x', 'DROP TABLE t']),
   () => pick(TEXTS),
+  () => pick(['ΟΔΌΣ', 'ὈΔΌΣ', '，1', '– 2', '١23K', '123\u212a', 'लोमड़ी', 'น้ำตาล', '१२३', '\u0634\u0651\u064e']),
   () => pick(['go to it', '\\n off', 'DE89%203704%200044%200532%200130%2000']),
 ];
 const BLANKS = [' ', '  ', '\n', '\t ', '\r\n', '\f', '\u000b', '\u00a0', '\u2028'];
@@ -183,6 +201,45 @@ const NEIGHBOURS = [
   '😀',
 ];
 const FILLERS = ['lorem ipsum ', 'a', '0', ' ', 'é', '\n', '"', 'e1', '. '];
+/** Words of other scripts, with marks in and out of their order, what is folded to more or to nothing, other digits. */
+const OTHERS = [
+  'तेज़ भूरी लोमड़ी',
+  'ऩ',
+  '\u0928\u093c',
+  'পো',
+  '\u09c7\u09be',
+  'น้ำตาล',
+  'اَلثَّعْلَبُ',
+  '\u0634\u064e\u0651',
+  '，。「」！',
+  'ｶﾞギガ',
+  '각\u11a8',
+  '\u1100\u1161',
+  'e\u0301',
+  'é\u0323',
+  '\u0301',
+  'नम\u200dस्ते',
+  'می\u200cخواهم',
+  '❤️👩\u200d💻',
+  '½…™ﬁ',
+  '１２３',
+  '१२३',
+  '٤١١',
+  '𝟙𝐀',
+  '\ufdfa',
+  '\u212aſ',
+  'ΟΔΟΣ ὀδός',
+  '\u0007\u007f',
+  '｛"a": 1｝',
+];
+/** Characters of which something follows by chance, with marks before and behind. */
+const LETTERS = [...'aezक़नরேเกأب가ギ，１'];
+const MARKS = [...'\u0301\u0323\u0308\u093c\u094d\u09be\u0e49\u0e33\u064e\u0651\u3099\u200d\ufe0f\u0338\u0345'];
+
+/** Of no meaning: what follows what is what counts. */
+function marked(): string {
+  return Array.from({ length: 1 + below(6) }, () => pick(random() < 0.5 ? LETTERS : MARKS)).join('');
+}
 
 /** As someone writes it who would slip past. */
 function dressed(text: string): string {
@@ -198,6 +255,7 @@ function dressed(text: string): string {
 }
 
 const filler = (length: number) => {
+  if (random() < 0.3) return random() < 0.5 ? pick(OTHERS) : marked();
   let text = '';
   const by = pick(FILLERS);
   while (text.length < length) text += by;
@@ -231,6 +289,10 @@ const PAYLOADS: ((text: string) => object)[] = [
 
 function escapedUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+function neighbour(): string {
+  return random() < 0.8 ? pick(NEIGHBOURS) : marked();
 }
 
 function hexEscaped(unit: string): string {
@@ -273,8 +335,7 @@ function judged(body: Buffer, set: RuleSet): { is: string; wanted: string; found
 t.test('what is found is found on bytes, wherever and however it is written', (t) => {
   const counts = { pairs: 0, found: 0, notRead: 0 };
   for (let place = 0; counts.pairs < PAIRS; place++) {
-    const text =
-      filler(place % 64) + pick(NEIGHBOURS) + dressed(pick(NEEDLES)()) + pick(NEIGHBOURS) + filler(below(40));
+    const text = filler(place % 64) + neighbour() + dressed(pick(NEEDLES)()) + neighbour() + filler(below(40));
     const trace = random() < 0.1 ? `"trace_id":"${text.replaceAll(/[^ -~]|["\\]/g, '').slice(0, 190) || 't'}",` : '';
     let body = Buffer.from(
       `{"type":"custom",${trace}"payload":${pick(ESCAPES)(JSON.stringify(pick(PAYLOADS)(text)))}}`,

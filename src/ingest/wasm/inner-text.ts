@@ -3,6 +3,7 @@
 // what is looked at.
 // Invariant: a string that inner-json.ts might open is never passed over; what is not unescaped here is left to it.
 import { digit } from './bytes';
+import { mayBeBlank } from './folding';
 
 const QUOTE: u32 = 0x22;
 const BACKSLASH: u32 = 0x5c;
@@ -12,8 +13,7 @@ const ARRAY: u32 = 0x5b;
 @inline function at(p: usize): u32 { return <u32>load<u8>(p); }
 
 /**
- * A bracket, a quote or a comment of either kind, behind blanks. What is beyond ASCII, or escaped as \u, is noted
- * elsewhere. `p`: behind the opening quote.
+ * A bracket, a quote or a comment of either kind, or an escape, behind blanks. `p`: behind the opening quote.
  */
 export function mayHoldJson(p: usize): bool {
   if ((at(p) | 0x20) - 0x61 <= 25) return false;
@@ -21,6 +21,7 @@ export function mayHoldJson(p: usize): bool {
     const c = at(p);
     if (c == 0x20) { p++; continue; }
     if (c == 0x2f) return at(p + 1) == 0x2f || at(p + 1) == 0x2a;
+    if (c >= 0x7f) return mayBeBlank(p);
     if (c != BACKSLASH) return c == OBJECT || c == ARRAY || c == 0x27 || c == 0x60 || c == 0x23;
     const escaped = at(p + 1); // n, r, t
     if (escaped != 0x6e && escaped != 0x72 && escaped != 0x74) return escaped != BACKSLASH;

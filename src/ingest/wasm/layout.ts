@@ -27,8 +27,8 @@ export const EVENTS_MAX = 100;
 // Bits of FLAGS.
 /** Some text of it may stand for another than its bytes show: an escape, a character that is folded. */
 export const F_ODD = 1;
-/** What is beyond ASCII is written as an escape. */
-export const F_BEYOND = 2;
+/** A code point or a control character is written as an escape. */
+export const F_ESCAPED = 2;
 /** A column of the row cannot be written here. */
 export const F_COLUMN_OTHER = 16;
 export const F_COUNT = 32;
@@ -67,6 +67,23 @@ export const TIME_DIGITS_LENGTH = 10;
 export const TIME_ISO_LENGTH = 11;
 export const TIME_DIGITS = 12;
 export const TIME_ISO = 32;
+
+/**
+ * What the table of characters says of a code point: it stands for itself (0), also where something may be joined with
+ * it; it is folded to nothing, or to another text; only the engine can tell; a digit (0 to 9 behind it). Then marks:
+ * behind each its place among those of a character, and the same of marks that may be joined with what is before.
+ */
+export const CLASS_FIRST = 1;
+export const CLASS_DROPPED = 2;
+export const CLASS_MAPPED = 3;
+export const CLASS_ODD = 4;
+export const CLASS_DIGIT = 16;
+export const CLASS_MARK = 32;
+export const CLASS_JOINING = 128;
+/** Beyond the planes of living scripts and of signs nothing is looked up. */
+export const CODE_POINTS = 0x20000;
+/** Behind the classes: what is folded, by rows of 16 code points. */
+export const FOLDED_BLOCKS = CODE_POINTS;
 
 /** Bytes of which an event's identifier is made behind its time, a character each: three of the slot, then random. */
 export const RANDOM_BYTES = 16;

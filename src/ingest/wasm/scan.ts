@@ -9,7 +9,7 @@ import {
   EVENTS_MAX,
   F_COLUMN_OTHER,
   F_COUNT,
-  F_BEYOND,
+  F_ESCAPED,
   F_ODD,
   F_USED,
   FLAGS,
@@ -24,8 +24,8 @@ import {
   TRACE,
 } from './layout';
 import { recordOf } from './record';
-import { findSigns, foldedAt, hasSigns, isOddCodePoint, noteBeyond } from './signs';
-import { digit, hashOf, hex, is4, isDots, oddOnes, plain, typeOf, unit } from './bytes';
+import { findSigns, foldedAt, hasSigns } from './signs';
+import { digit, hashOf, hex, is4, isDots, oddOnes, plain, typeOf } from './bytes';
 import { mayBeginJson, mayHoldJson, unescape } from './inner-text';
 import { beginUsage, isHolder, isUsage, noteUsage, usageTotal } from './usage';
 import { hasBelow, memberOf, noteElsewhere, noteValue, watchPayload } from './watched';
@@ -82,31 +82,19 @@ function isHex4(p: usize): bool {
   return (hex(load<u8>(p)) | hex(load<u8>(p, 1)) | hex(load<u8>(p, 2)) | hex(load<u8>(p, 3))) >= 0;
 }
 
+/** Inside of a text it is for the engine to read. */
+@inline function noteEscape(): void { flags |= innerLevel == 0 ? F_ESCAPED : F_ODD; }
+
 /** Behind the backslash. */
 function escape(p: usize): usize {
   switch (at(p++)) {
     // An escape of text inside text.
     case 0x5c: if (at(p) == 0x75 && isHex4(p + 1)) flags |= F_ODD; return p;
     case 0x22: case 0x2f: case 0x66: case 0x6e: case 0x72: case 0x74: return p;
-    case 0x62: flags |= F_ODD; return p; // a control character is folded
-    case 0x75: return isHex4(p) ? unicode(p) : 0;
+    case 0x62: noteEscape(); return p; // a control character is folded
+    case 0x75: noteEscape(); return isHex4(p) ? p + 4 : 0;
   }
   return 0;
-}
-
-/** Behind four hex digits, or those of a pair. What stands for ASCII is searched for by the engine. */
-function unicode(p: usize): usize {
-  let u = unit(p);
-  p += 4;
-  if (u - 0xd800 <= 0x3ff && at(p) == BACKSLASH && at(p + 1) == 0x75 && isHex4(p + 2)) {
-    const low = unit(p + 2) - 0xdc00;
-    if (low <= 0x3ff) {
-      u = 0x10000 + (u - 0xd800 << 10) + low;
-      p += 6;
-    }
-  }
-  flags |= u < 0x80 || isOddCodePoint(u) ? F_ODD : F_BEYOND;
-  return p;
 }
 
 /** Behind the opening quote. */
@@ -398,8 +386,7 @@ function event(p: usize, depth: i32, r: usize): usize {
     if (length == 7 && is4(start, 0x6c796170) && is4(start + 3, 0x64616f6c)) { // payload
       p = payload(content, depth + 1, r);
       if (p == 0) return 0;
-      if (findSigns(content, p, r + BITS)) flags |= F_ODD;
-      if ((flags & F_BEYOND) != 0) noteBeyond(r + BITS);
+      if (findSigns(content, p, r + BITS, (flags & F_ESCAPED) != 0)) flags |= F_ODD;
       seen |= 1;
     } else if (length == 4 && is4(start, 0x65707974)) { // type
       p = kind(content, r);
@@ -409,7 +396,7 @@ function event(p: usize, depth: i32, r: usize): usize {
       else {
         p = ascii(content, r, TRACE, 200);
         if (p == 0 || isDots(content, p)) return 0;
-        if (findSigns(content, p, r + BITS)) flags |= F_ODD;
+        if (findSigns(content, p, r + BITS, false)) flags |= F_ODD;
       }
     } else if (length == 9 && load<u64>(start) == 0x6d617473656d6974 && load<u8>(start, 8) == 0x70) { // timestamp
       p = isNull(content) ? content + 4 : ascii(content, r, TIME, 40);

@@ -1,21 +1,22 @@
 // Searches a stretch of bytes for the signs of an account's policies: texts of which one stands wherever a pattern, a
 // text operator or a detector would find something (../../policy/text-search/signs.ts). Over-reports, never misses.
-// One pass folds the bytes (letters small, digits 0, or 1 behind a letter or digit) beside the body and looks at what
-// is beyond ASCII. A second one searches for fingerprints of up to three folded bytes, sixteen positions at a time: few
-// of them by nibble masks of all three, many by a bit of their hash, short ones by masks of the first; not by branches,
-// since what shows by chance costs one that was foretold wrongly. Where one stands, its sign is compared and checked.
+// One pass folds the bytes beside the body and looks at what is beyond ASCII (folding.ts); other texts that a stretch
+// stands for are searched as well. A second one searches for fingerprints of up to three folded bytes, sixteen
+// positions at a time: few by nibble masks, many by a bit of their hash, short ones by masks of the first; not by
+// branches, since what shows by chance costs one that was foretold wrongly. There its sign is compared and checked.
 // A table (../sign-table.ts): for each byte masks of its low and high nibbles, 16 bytes each; u32 shift of the hash,
-// u32 whether the masks say all, u32 positions of entries and of classes; 64 bytes of bits that hold bytes beyond
-// ASCII; 8 KB, a bit for each hash of sixteen bits; the heads, u16 first, u16 count; entries of 16 bytes: u32 key, u32
-// position of the elements, u8 their number, u8 place of the fingerprint, u16 bit, u8 check; elements, u16; classes.
+// u32 whether the masks say all, u32 positions of entries and of classes; 8 KB, a bit for each hash of sixteen bits;
+// the heads, u16 first, u16 count; entries of 16 bytes: u32 key, u32 position of the elements, u8 their number, u8
+// place of the fingerprint, u16 bit, u8 check; elements, u16; classes.
 // Work is bounded by the length of the stretch: past that every sign counts as found.
+import { decode, fold, HAS_DIGITS, HAS_ODD, HAS_OTHER, kindsDecoded, placeFolding, rewrite } from './folding';
 import { BITS_BYTES } from './layout';
 
 let table: usize = 0;
 /** How far behind the body its folded copy lies. */
 let distance: usize = 0;
-/** A bit for each code point below 0x20000 that does not simply stand for itself. */
-let oddOnes: usize = 0;
+/** How far behind a stretch the copy lies that is searched. */
+let shift: usize = 0;
 /** A byte for each pair of letters: the length of the country's IBANs. */
 let ibans: usize = 0;
 let classes: usize = 0;
@@ -31,28 +32,26 @@ const SHIFT: usize = 96;
 const ARE_FEW: usize = 100;
 const ENTRIES: usize = 104;
 const CLASSES: usize = 108;
-const BEYOND: usize = 112;
-const BITMAP: usize = 176;
-const HEADS: usize = 8368;
+const BITMAP: usize = 112;
+const HEADS: usize = 8304;
 const ENTRY_BYTES: usize = 16;
 /** Keys of fingerprints of one and two bytes, beside those of three. */
 const KEY_ONE: u32 = 0x01000000;
 const KEY_TWO: u32 = 0x02000000;
 const HASH: u32 = 0x9e3779b1;
 const LEFT_MIN: i32 = 4096;
-const ODD_CODE_POINTS: u32 = 0x20000;
 
 const ELEMENT_CASE: u32 = 1;
 const ELEMENT_BLANK: u32 = 2;
 const ELEMENT_CLASS: u32 = 3;
 const ELEMENT_ESCAPED: u32 = 4;
 
-export function placeTables(odd: usize, countries: usize): void {
-  oddOnes = odd;
+export function placeTables(folding: usize, countries: usize): void {
+  placeFolding(folding);
   ibans = countries;
 }
 
-/** 0: nothing is searched for. */
+/** `at` 0: nothing is searched for. Behind the body are three places as long as `folded`. */
 export function useSigns(at: usize, folded: usize): void {
   table = at;
   distance = folded;
@@ -70,12 +69,42 @@ export function useSigns(at: usize, folded: usize): void {
 @inline function isHex(c: u32): bool { return isDigit(c) || (c | 0x20) - 0x61 <= 5; }
 
 /**
- * Sets the bits of the signs that stand between `from` and `to`. Returns whether anything there may be read as another
- * text than it is. 64 bytes behind it may be read.
+ * Sets the bits of the signs that stand between `from` and `to`, and in what this is folded to. Returns whether it may
+ * be read as a text that was not searched. `isEscaped`: code points or control characters are written as escapes. 64
+ * bytes behind it may be read.
  */
-export function findSigns(from: usize, to: usize, bits: usize): bool {
+export function findSigns(from: usize, to: usize, bits: usize, isEscaped: bool): bool {
   if (table == 0) return false;
-  const isOdd = fold(from, to);
+  let kinds = fold(from, to, distance);
+  if (!search(from, to, distance, bits)) return true;
+  if ((kinds & HAS_ODD) != 0) return true;
+  if (!isEscaped) return kinds != 0 && !searchOthers(from, to, 3 * distance, kinds, bits);
+  const copy = from + 2 * distance, end = decode(from, to, copy);
+  if (end == 0) return true;
+  kinds = fold(copy, end, 0 - distance) | kindsDecoded();
+  if ((kinds & HAS_ODD) != 0 || !search(copy, end, 0 - distance, bits)) return true;
+  return kinds != 0 && !searchOthers(copy, end, distance, kinds, bits);
+}
+
+/** The same in other texts that a stretch stands for, written so far behind it; false: not all was searched. */
+function searchOthers(from: usize, to: usize, behind: usize, kinds: i32, bits: usize): bool {
+  if ((kinds & HAS_DIGITS) != 0 && !searchOther(from, to, behind, HAS_DIGITS, bits)) return false;
+  if ((kinds & HAS_OTHER) == 0) return true;
+  if (!searchOther(from, to, behind, HAS_OTHER, bits)) return false;
+  return (kinds & HAS_DIGITS) == 0 || searchOther(from, to, behind, HAS_OTHER | HAS_DIGITS, bits);
+}
+
+function searchOther(from: usize, to: usize, behind: usize, kinds: i32, bits: usize): bool {
+  const copy = from + behind, end = rewrite(from, to, copy, kinds);
+  if (end == 0) return false;
+  const folded = 0 - 2 * distance;
+  fold(copy, end, folded);
+  return search(copy, end, folded, bits);
+}
+
+/** The signs that stand in a stretch whose folded copy lies so far behind it; false: too much was compared. */
+function search(from: usize, to: usize, folded: usize, bits: usize): bool {
+  shift = folded;
   left = LEFT_MIN + <i32>(to - from);
   stretchFrom = from;
   stretchTo = to;
@@ -84,7 +113,7 @@ export function findSigns(from: usize, to: usize, bits: usize): bool {
   classes = <usize>load<u32>(table, CLASSES);
   const areFew = load<u32>(table, ARE_FEW) != 0;
   for (let p = from; p < to; p += 16) {
-    const f = p + distance;
+    const f = p + shift;
     let mayStand = masked(f, 0);
     if (areFew) mayStand = v128.and(mayStand, v128.and(masked(f + 1, 32), masked(f + 2, 64)));
     const short = <u32>i8x16.bitmask(i8x16.ne(mayStand, i8x16.splat(0)));
@@ -95,7 +124,7 @@ export function findSigns(from: usize, to: usize, bits: usize): bool {
       const bit = ctz(set);
       const here = p + <usize>bit;
       set &= set - 1;
-      const key = load<u32>(here + distance);
+      const key = load<u32>(here + shift);
       lookUp(here, key & 0xffffff, bits);
       if ((short & (1 << bit)) == 0) continue;
       lookUp(here, (key & 0xffff) | KEY_TWO, bits);
@@ -103,65 +132,10 @@ export function findSigns(from: usize, to: usize, bits: usize): bool {
     }
     if (left < 0) {
       memory.fill(bits, 0xff, BITS_BYTES);
-      return true;
+      return false;
     }
   }
-  return isOdd;
-}
-
-/** The bits of signs that may be written as escapes of what is beyond ASCII. */
-export function noteBeyond(bits: usize): void {
-  if (table == 0) return;
-  for (let i: usize = 0; i < <usize>BITS_BYTES; i += 16) v128.store(bits + i, v128.or(v128.load(bits + i), v128.load(table + BEYOND + i)));
-}
-
-@inline function digitsOf(v: v128): v128 { return i8x16.le_u(i8x16.sub(v, i8x16.splat(0x30)), i8x16.splat(9)); }
-
-/** The positions of sixteen at which `isBorderBefore` is sure to say no. */
-@inline function behindAlnum(p: usize): v128 {
-  const before = v128.load(p - 1);
-  const letters = i8x16.le_u(i8x16.sub(v128.or(before, i8x16.splat(0x20)), i8x16.splat(0x61)), i8x16.splat(25));
-  const escapes = v128.or(i8x16.eq(v128.load(p - 2), i8x16.splat(0x5c)), i8x16.eq(v128.load(p - 3), i8x16.splat(0x25)));
-  const unicode = v128.and(i8x16.eq(v128.load(p - 5), i8x16.splat(0x75)), i8x16.eq(v128.load(p - 6), i8x16.splat(0x5c)));
-  return v128.andnot(v128.or(letters, digitsOf(before)), v128.or(escapes, unicode));
-}
-
-/** Writes the folded copy. Returns whether there is a character that does not stand for itself. */
-function fold(from: usize, to: usize): bool {
-  let isOdd = false;
-  for (let p = from; p < to; p += 16) {
-    const v = v128.load(p);
-    const digits = digitsOf(v);
-    const folded = v128.bitselect(i8x16.splat(0x30), v128.or(v, i8x16.splat(0x20)), digits);
-    v128.store(p + distance, v128.or(folded, v128.and(v128.and(digits, behindAlnum(p)), i8x16.splat(1))));
-    let high = <u32>i8x16.bitmask(v128.or(v, i8x16.add(v, i8x16.splat(1))));
-    if (high == 0) continue;
-    if (to - p < 16) high &= (1 << <u32>(to - p)) - 1;
-    while (high != 0) {
-      const q = p + <usize>ctz(high);
-      high &= high - 1;
-      if (isOddAt(q)) isOdd = true;
-    }
-  }
-  // What is searched reads on past the end.
-  v128.store(((to + 15) & ~15) + distance, i8x16.splat(0));
-  return isOdd;
-}
-
-/** Says whether a character of UTF-8 is odd; DEL shows nothing. What follows a first byte is passed over. */
-function isOddAt(q: usize): bool {
-  const c = at(q);
-  if (c == 0x7f) return true;
-  if (c < 0xc0) return false;
-  let u: u32;
-  if (c < 0xe0) u = (c & 31) << 6 | (at(q + 1) & 63);
-  else if (c < 0xf0) u = (c & 15) << 12 | (at(q + 1) & 63) << 6 | (at(q + 2) & 63);
-  else u = (c & 7) << 18 | (at(q + 1) & 63) << 12 | (at(q + 2) & 63) << 6 | (at(q + 3) & 63);
-  return isOddCodePoint(u);
-}
-
-@inline export function isOddCodePoint(u: u32): bool {
-  return u >= ODD_CODE_POINTS || (load<u8>(oddOnes + (u >> 3)) & (1 << (u & 7))) != 0;
+  return true;
 }
 
 /** The masks' bits for the bytes at sixteen positions. */

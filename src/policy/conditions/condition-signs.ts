@@ -1,7 +1,10 @@
 // The signs of a condition on the payload (text-search/signs.ts): what stands in the bytes of an event for which it
 // holds. Of its path each key, of its operators those that ask for text. Part of compiling a condition.
+// What is asked for is folded where the text is, so either form of it must show.
+
 import type { PatternAllowance } from '../text-search/pattern-allowance.ts';
 import { anySigns, type Sign, signsOfPattern, signsOfText } from '../text-search/signs.ts';
+import { foldedText } from '../texts/folded.ts';
 import { globPattern, HOLD_FOR_NOTHING } from './operands.ts';
 import type { Path } from './path.ts';
 
@@ -17,15 +20,22 @@ export function signsOfCondition(
   patterns: PatternAllowance,
 ): ConditionSigns {
   if (path.root !== 'payload' || holdsForNothing(operators)) return NO_SIGNS;
-  const keys = path.segments.filter((_, i) => path.indexes[i]! < 0).map((key) => signsOfText(key));
+  const keys = path.segments.filter((_, i) => path.indexes[i]! < 0).map((key) => signsOfEither(key, signsOfText));
   const texts = [...operators].map(([name, operand]) => {
     const wanted = Array.isArray(operand) ? operand : [operand];
     if (!wanted.every((text) => typeof text === 'string')) return null;
-    if (name === 'glob') return anySigns(wanted.map((glob) => signsOfPattern(patterns.pattern(globPattern(glob)))));
+    if (name === 'glob')
+      return anySigns(
+        wanted.map((glob) => signsOfEither(glob, (form) => signsOfPattern(patterns.pattern(globPattern(form))))),
+      );
     if (name === 'matches') return anySigns(wanted.map((source) => signsOfPattern(patterns.pattern(source))));
-    return ASK_FOR_TEXT.has(name) ? anySigns(wanted.map((text) => signsOfText(text))) : null;
+    return ASK_FOR_TEXT.has(name) ? anySigns(wanted.map((text) => signsOfEither(text, signsOfText))) : null;
   });
   return { keys: keys.filter((signs) => signs !== null), texts: texts.filter((signs) => signs !== null) };
+}
+
+function signsOfEither(text: string, signsOf: (form: string) => readonly Sign[] | null): Sign[] | null {
+  return anySigns([...new Set([text, foldedText(text)])].map((form) => signsOf(form)));
 }
 
 /** True also where nothing is at the path. */

@@ -4,8 +4,9 @@
 // character, a letter in any case, blanks, one character of a class.
 // Invariant: sound, not complete. An event that shows none of the signs of a pattern holds nothing that the pattern
 // matches; about one that does nothing is known. Characters that JSON writes otherwise (`"`, `/`, blanks) are elements
-// of their own, a backslash ends a sign; what is escaped as \u, or folded, the codec says of the whole event.
-import { standsForItself } from '../texts/folded.ts';
+// of their own, a backslash ends a sign. A text that is folded is searched as it is, and folded
+// (ingest/wasm/folding.ts).
+import { inAnyCase, isSurrogate } from './letter-cases.ts';
 import type { Pattern } from './program.ts';
 
 /** An element is its kind and, in the low byte, a byte of UTF-8 or the number of a class (SIGN_CLASSES). */
@@ -270,10 +271,9 @@ function readElements(instruction: Instruction): Ways | null {
   const takes = (rune: number) => instruction.matchRune(rune);
   const beyond = beyondAscii(runes, (arg & FOLD_CASE) !== 0 && runes.length === 1);
   if (beyond === null || takes(BACKSLASH)) return null;
-  // What is folded, and control characters, the codec says of the whole event.
   const ways = new Set(
     beyond
-      .filter((rune) => takes(rune) && standsForItself(rune))
+      .filter((rune) => takes(rune) && !isSurrogate(rune))
       .map((rune) => [...Buffer.from(String.fromCodePoint(rune))]),
   );
   const plain: number[] = [];
@@ -309,11 +309,9 @@ const BEYOND_MAX = 16;
 function beyondAscii(runes: Int32Array, isFolded: boolean): number[] | null {
   if (runes.length === 1) {
     const [rune] = runes;
+    // Those beyond ASCII that are a letter of it in another case the codec says of the whole event.
     if (rune! < 0x80) return [];
-    const character = String.fromCodePoint(rune!);
-    return isFolded
-      ? [rune!, character.toLowerCase().codePointAt(0)!, character.toUpperCase().codePointAt(0)!]
-      : [rune!];
+    return isFolded ? inAnyCase(rune!) : [rune!];
   }
   const beyond: number[] = [];
   for (let i = 0; i + 1 < runes.length; i += 2) {

@@ -35,10 +35,10 @@ const SPELLS = /[\u1100-\u115f\ua960-\ua97c]/;
 
 /** Each code point has a kind, looked up once: most of what is beyond ASCII stands for itself. */
 const UNKNOWN = 0;
-const ITSELF = 1;
+export const ITSELF = 1;
 const ANOTHER = 2;
-const SPELLING = 3;
-const BELONGING = 4;
+export const SPELLING = 3;
+export const BELONGING = 4;
 const kinds = new Uint8Array(0x110000);
 
 /** What a few characters are folded to, as most texts repeat them. */
@@ -127,37 +127,6 @@ function placesOf(text: string, parts: Parts): { starts: Int32Array; ends: Int32
   return { starts, ends };
 }
 
-/** Is a character by itself the same when it is folded, and has nothing to do with its neighbours? */
-export function standsForItself(codePoint: number): boolean {
-  return kindAt(String.fromCodePoint(codePoint), 0) === ITSELF;
-}
-
-/** Beyond the planes of living scripts and of signs nothing is looked up. */
-const LOOKED_UP_MAX = 0x20000;
-const BLOCK = 256;
-/** A digit of another script is read as one of ours, too. */
-const FOREIGN_DIGIT = /\p{Nd}/u;
-const NOT_ITSELF =
-  /[\p{M}\p{Cf}\p{DI}\p{Cc}\p{Zs}\p{Pd}\p{Nd}\u1100-\u115f\ua960-\ua97c\u2028\u2029\u2800\u2212\u2043\u02d7\u2796\ufffc]/u;
-
-/** A bit for each code point below 0x20000 that a text may not be judged with by its bytes. 70 ms, once a thread. */
-export function oddCodePoints(): Uint8Array {
-  const bits = new Uint8Array(LOOKED_UP_MAX / 8);
-  for (let block = 0; block < LOOKED_UP_MAX; block += BLOCK) {
-    const isSurrogates = block >= 0xd800 && block < 0xe000;
-    if (!isSurrogates && block > 0 && isPlainBlock(block)) continue;
-    for (let u = Math.max(block, 0x80); u < block + BLOCK; u++)
-      if (isSurrogates || !standsForItself(u) || FOREIGN_DIGIT.test(String.fromCodePoint(u)))
-        bits[u >> 3]! |= 1 << (u & 7);
-  }
-  return bits;
-}
-
-function isPlainBlock(block: number): boolean {
-  const text = String.fromCodePoint(...Array.from({ length: BLOCK }, (_, i) => block + i));
-  return !NOT_ITSELF.test(text) && text.normalize('NFKC') === text;
-}
-
 function isPairAt(text: string, i: number): boolean {
   return (text.charCodeAt(i) & 0xfc00) === 0xd800 && (text.charCodeAt(i + 1) & 0xfc00) === 0xdc00;
 }
@@ -173,7 +142,8 @@ function kindAt(text: string, i: number): number {
   return found;
 }
 
-function kindOf(character: string): number {
+/** What a character is to the folded form of its text: ITSELF, SPELLING, BELONGING, or another text. */
+export function kindOf(character: string): number {
   if (BELONGS.test(character)) return BELONGING;
   if (SPELLS.test(character)) return SPELLING;
   return foldedText(character) === character ? ITSELF : ANOTHER;
