@@ -37,12 +37,12 @@ export function useWatched(at: usize): void {
 
 /** The node of a member with that key; 0: none. */
 export function memberOf(node: usize, hash: u32, key: usize, length: usize): usize {
+  if (mayBeFolded(key, length)) noteElsewhere(node); // also by the key of another path
   const end = node + MEMBERS + <usize>load<u32>(node, COUNT) * MEMBER_BYTES;
   for (let member = node + MEMBERS; member < end; member += MEMBER_BYTES) {
     if (load<u32>(member) != hash || <usize>load<u32>(member, 4) != length) continue;
     if (memory.compare(key, <usize>load<u32>(member, 12), length) == 0) return <usize>load<u32>(member, 8);
   }
-  if (mayBeFolded(key, length)) noteElsewhere(node);
   return 0;
 }
 

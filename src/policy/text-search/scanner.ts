@@ -60,6 +60,9 @@ export function detectorNeedle(detector: Detector): Needle {
 
 type Plain = { needle: number; text: LiteralSearch };
 
+/** A longer key is not shown: no one names a field so. It has so many states of an automaton at most, too. */
+const KEY_CHARACTERS_MAX = 1_000;
+
 export class Scanner {
   readonly needles: readonly Needle[];
   /** What became of each needle since `begin`. */
@@ -268,6 +271,10 @@ class Group {
   /** Its states were too many for this event. */
   isOver = false;
   readonly #automaton: Automaton;
+  readonly #program: Program;
+  readonly #cacheBytesMax: number;
+  /** For keys, where the other's states are too many. */
+  #ofKeys: Automaton | undefined;
   /** The units of the largest pattern. Those of detectors are ours, and never counted. */
   readonly #unitsOfCharacter: number;
 
@@ -279,7 +286,9 @@ class Group {
     const counted = sizes.filter((size) => size !== undefined);
     this.#unitsOfCharacter = counted.length === 0 ? 0 : unitsOfCharacter(Math.max(...counted));
     this.lengthMin = Math.min(...patterns.map(shortestMatch));
-    this.#automaton = new Automaton(new Program(patterns), 'search', cacheBytesMax);
+    this.#program = new Program(patterns);
+    this.#cacheBytesMax = cacheBytesMax;
+    this.#automaton = new Automaton(this.#program, 'search', cacheBytesMax);
   }
 
   /** What is not wanted counts as hit already. `cold`: with states built from nothing. */
@@ -304,10 +313,19 @@ class Group {
     this.missing--;
   }
 
-  /** A detector's candidate is enough here: this decides what may be shown of a key. */
+  /**
+   * A detector's candidate is enough here: this decides what may be shown of a key. It follows from the key alone, not
+   * from the states that there are, so that one event has one answer.
+   */
   holds(text: string, budget: Budget): boolean {
     if (text.length < this.lengthMin) return false;
-    return this.#search(text, new Uint8Array(this.members.length), 1, budget);
+    if (text.length > KEY_CHARACTERS_MAX) return true;
+    const hits = new Uint8Array(this.members.length);
+    const isHeld = this.#search(text, hits, 1, budget);
+    if (!this.isOver) return isHeld;
+    this.#ofKeys ??= new Automaton(this.#program, 'search', this.#cacheBytesMax);
+    this.#ofKeys.free();
+    return this.#ofKeys.search(text, hits.fill(0), 1, budget) < 1;
   }
 
   /** True if something new was hit, or it is over. */
