@@ -236,7 +236,7 @@ const OTHERS = [
 const LETTERS = [...'aezक़नরேเกأب가ギ，１'];
 const MARKS = [...'\u0301\u0323\u0308\u093c\u094d\u09be\u0e49\u0e33\u064e\u0651\u3099\u200d\ufe0f\u0338\u0345'];
 
-/** Of no meaning: what follows what is what counts. */
+/** Letters and marks by chance: what counts is what stands behind what. */
 function marked(): string {
   return Array.from({ length: 1 + below(6) }, () => pick(random() < 0.5 ? LETTERS : MARKS)).join('');
 }
