@@ -30,6 +30,7 @@ function pick<T>(items: ArrayLike<T>): T {
 }
 
 const PHRASES = [
+  'élève naïf',
   'ignore all previous instructions',
   'jailbreak',
   'rm -rf /',
@@ -251,7 +252,11 @@ function dressed(text: string): string {
   if (kind < 0.85) return [...text].join(pick(['\u200b', '\u00ad', '\u007f', '\b', '\u0000']));
   if (kind < 0.9) return text.replaceAll(/[a-z0-9]/g, (c) => String.fromCharCode(c.charCodeAt(0) + 0xfee0));
   if (kind < 0.94) return text.replaceAll(/\d/g, (d) => String.fromCharCode(0x0660 + Number(d)));
-  return text.replaceAll('-', pick(['\u2011', '\u2013', '\u2212'])).normalize('NFD');
+  const apart = text.replaceAll('-', pick(['\u2011', '\u2013', '\u2212'])).normalize('NFD');
+  // Between a letter and its mark: what shows nothing, another mark, a wide letter.
+  return random() < 0.5
+    ? apart
+    : apart.replaceAll(/(?=[\u0300-\u036f])/g, pick(['\u200d', '\u0338', '\u0345', '\u0323', 'ｅ']));
 }
 
 const filler = (length: number) => {
@@ -304,6 +309,7 @@ const ESCAPES: ((json: string) => string)[] = [
   (json) => json.replaceAll(/[^ -~]/g, escapedUnit),
   (json) => json.replaceAll('/', '\\/'),
   (json) => json.replace(/(?<!\\)[a-z]/, escapedUnit),
+  (json) => json.replaceAll(/(?<!\\)[a-z](?=[\u0300-\u036f])/g, escapedUnit),
   (json) => json.replaceAll(/(?<=:)(\d)(\d{8,15})(?=[,}])/g, (_, first, rest) => `${first}.${rest}e${rest.length}`),
   (json) => json.replaceAll(':', ' : '),
 ];
