@@ -1,9 +1,10 @@
 // The account: whose everything is, and what its admins may set.
-// Request limits are shown and not set here: a key must not raise its own limit, so they are the command line's.
+// Request limits and quotas are shown to them and not set: a key must not raise its own limit. They are the operators',
+// by the command line or with a key of theirs (AdminAccountPatch).
 import Type from 'typebox';
-import { ResponseTime } from './common.ts';
+import { Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
-import { Quotas } from './quota.ts';
+import { Quotas, QuotasPatch } from './quota.ts';
 import { type OwnRetention, RetentionInForce, RetentionPatch } from './retention.ts';
 
 /**
@@ -11,6 +12,9 @@ import { type OwnRetention, RetentionInForce, RetentionPatch } from './retention
  * what it measures; no one waits over a week for an alert.
  */
 export const AGENT_DOWN_SECONDS = { min: 5, max: 7 * 86_400, default: 300 } as const;
+
+/** The bounds of the settings that are in for it. */
+export const REQUEST_LIMIT = { perSecondMax: 1_000_000, burstMax: 10_000_000 } as const;
 
 const AgentDownSeconds = Type.Union([
   Type.Integer({ minimum: AGENT_DOWN_SECONDS.min, maximum: AGENT_DOWN_SECONDS.max }),
@@ -42,7 +46,7 @@ const OrDefault = Type.Union([Type.Number(), Type.Null()]);
 
 export const Account = Type.Object({
   id: about(Type.String(), 'Id of the account.', exampleId('acc')),
-  name: about(Type.String(), 'Name of the account, as the command line gave it.', 'default'),
+  name: about(Type.String(), 'Name of the account, as the operators gave it.', 'default'),
   /** For agents without `heartbeat_seconds` of their own; null: 300. */
   agent_down_seconds: about(
     AgentDownSeconds,
@@ -60,7 +64,7 @@ export const Account = Type.Object({
     'Requests that each key may make at once. null: as the setting GATEHOUSE_REQUESTS_BURST says.',
     2000,
   ),
-  quotas: about(Quotas, 'What all keys of the account together may use, as the command line has set it.'),
+  quotas: about(Quotas, 'What all keys of the account together may use, as the operators have set it.'),
   retention: about(
     Type.Union([Type.Unsafe<OwnRetention>(RetentionPatch), Type.Null()]),
     'How long the account itself has set that its events are kept. null: as the operator says.',
@@ -71,17 +75,62 @@ export const Account = Type.Object({
 });
 export type Account = Type.Static<typeof Account>;
 
+export const RequestLimit = Type.Object(
+  {
+    per_second: about(
+      Type.Integer({ minimum: 1, maximum: REQUEST_LIMIT.perSecondMax }),
+      'Requests that each key may make in a second.',
+      1000,
+    ),
+    burst: about(
+      Type.Integer({ minimum: 1, maximum: REQUEST_LIMIT.burstMax }),
+      'Requests that each key may make at once.',
+      2000,
+    ),
+  },
+  { additionalProperties: false },
+);
+
 export const AccountInForce = Type.Object({
   ...Account.properties,
   retention_in_force: about(
     RetentionInForce,
     'For how long events are kept: what the account has set, as far as the operator allows it.',
   ),
-  request_limit: Type.Object(
-    {
-      per_second: about(Type.Number(), 'Requests that each key may make in a second.', 1000),
-      burst: about(Type.Number(), 'Requests that each key may make at once.', 2000),
-    },
-    { description: "In force for each key: the account's own, or that of the settings." },
-  ),
+  request_limit: about(RequestLimit, "In force for each key: the account's own, or that of the settings."),
+});
+
+export const AdminAccountCreate = Type.Object(
+  { name: about(Name, '1 to 200 characters, of one account alone.', 'acme') },
+  { additionalProperties: false },
+);
+export type AdminAccountCreate = Type.Static<typeof AdminAccountCreate>;
+
+/** What operators may set. */
+export const AdminAccountPatch = Type.Object(
+  {
+    ...AccountPatch.properties,
+    request_limit: Type.Optional(
+      about(
+        Type.Union([RequestLimit, Type.Null()]),
+        'What each of its keys may request. null: as the settings GATEHOUSE_REQUESTS_PER_SECOND and GATEHOUSE_REQUESTS_BURST say.',
+        { per_second: 50, burst: 100 },
+      ),
+    ),
+    quotas: Type.Optional(
+      about(
+        Type.Union([QuotasPatch, Type.Null()]),
+        'What all keys of the account together may use. A quota that is left out stays as it is. null: none at all.',
+        { events: { per_second: 500, burst: 1000 }, keys: 20 },
+      ),
+    ),
+  },
+  { additionalProperties: false, minProperties: 1 },
+);
+export type AdminAccountPatch = Type.Static<typeof AdminAccountPatch>;
+
+export const AdminAccount = Type.Object({
+  ...AccountInForce.properties,
+  keys: about(Type.Integer(), 'How many API keys it has.', 3),
+  agents: about(Type.Integer(), 'How many agents it has.', 12),
 });

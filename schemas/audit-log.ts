@@ -11,9 +11,10 @@ export const AuditLog = Type.Object({
   action: about(Type.Enum([...AUDIT_ACTIONS]), 'What was done.', 'event.blocked'),
   actor: about(
     Type.String({
-      description: '`agent:<agent_id>` for events, `key:<key_id>` or `connection:<connection_id>` for calls, `system`',
+      description:
+        '`agent:<agent_id>` for events, `key:<key_id>` or `connection:<connection_id>` for calls, `operator:<name>`, `system`',
     }),
-    'Who did it: `agent:<agent_id>` for events, `key:<key_id>` or `connection:<connection_id>` for calls, `system`.',
+    'Who did it: `agent:<agent_id>` for events, `key:<key_id>` or `connection:<connection_id>` for calls, `operator:<name>` for those who run the service, `system`.',
     `agent:${exampleId('agt')}`,
   ),
   resource_type: about(Type.Enum([...RESOURCE_TYPES]), 'The kind of resource that it was done to.', 'event'),

@@ -189,6 +189,7 @@ export const AUDIT_ACTIONS = [
   'outgoing_feed.updated',
   'outgoing_feed.deleted',
   'prices.updated',
+  'account.created',
   'account.updated',
   'account.deleted',
   'registry.recovered',

@@ -121,7 +121,7 @@ function endpointsTable(): string {
     method,
     `\`${path}\``,
     needs === null ? '' : `\`${SCOPE_OF[needs]}\``,
-    needs === null || needs === 'admin' ? '' : `\`${needs}\``,
+    needs === null || needs === 'admin' || needs === 'operator' ? '' : `\`${needs}\``,
     operation.summary,
   ]);
   return table(['Method', 'Path', 'Scope', 'Permission', 'Purpose'], rows);

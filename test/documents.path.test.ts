@@ -3,12 +3,13 @@
 //
 //   ```sh           is run. A plain or `json` block right behind it is what it prints: `…` represents anything, white
 //                   space does not count, and more may be printed before and after
-//   ```sh setup     is done by this test: URL, KEY (scope admin), and on pages other than README AGENT, an agent of
-//                   that account
+//   ```sh setup     is done by this test: URL, KEY (scope admin), OPERATOR_KEY, and on pages other than README AGENT,
+//                   an agent of that account
 //   ```sh machines  is run by test/cluster/several-machines.cluster.ts
 //   anything else   is not run, and may hold no call of curl or of the command
 // A call that is answered with an error fails its block, unless the page shows an error.
 import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -19,6 +20,7 @@ import { programEnvironment, programPath } from './support/programs.ts';
 import { startService, type TestService } from './support/service.ts';
 
 const MARK = '@@@ block';
+const OPERATOR_KEY = `gop_${randomBytes(24).toString('hex')}`;
 /**
  * A page waits a second for what is promised within one, and reads once: where the machine stood still it gets another
  * go.
@@ -71,7 +73,10 @@ t.test('every call that a page shows stands in a block that is run', async (t) =
 });
 
 t.test('every example does what its page shows', async (t) => {
-  const service = await startService(t, { stores: 'own', env: { GATEHOUSE_BACKTESTS: '1' } });
+  const service = await startService(t, {
+    stores: 'own',
+    env: { GATEHOUSE_BACKTESTS: '1', GATEHOUSE_OPERATOR_KEYS: `alice:${OPERATOR_KEY}` },
+  });
   const examples = pages.map((page) => [page, examplesOf(page, texts.get(page)!)] as const);
   t.ok(examples.flatMap(([, some]) => some).length >= 25, 'there are examples');
   for (const [page, some] of examples) {
@@ -98,7 +103,12 @@ async function run(t: Test, service: TestService, account: string, examples: rea
   const folder = await workFolder(t);
   const key = await keyOfNewAccount(service, account);
   const isReadme = account.startsWith('README');
-  const variables = { URL: service.url, KEY: key, ...(isReadme ? {} : { AGENT: await newAgent(service.url, key) }) };
+  const variables = {
+    URL: service.url,
+    KEY: key,
+    OPERATOR_KEY,
+    ...(isReadme ? {} : { AGENT: await newAgent(service.url, key) }),
+  };
   const script = [
     'exec 2>&1; set -e -o pipefail',
     CURL,

@@ -4,8 +4,9 @@
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
 
 import { randomUUID } from 'node:crypto';
+import { REQUEST_LIMIT } from '../../schemas/account.ts';
 import { EVENT_TYPES, PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
-import { NO_QUOTAS, type Quotas, RATE_QUOTAS } from '../../schemas/quota.ts';
+import { NO_QUOTAS, QUOTA_MAX, type Quotas, RATE_QUOTAS } from '../../schemas/quota.ts';
 import { type OwnRetention, RETENTION_DAYS_MAX } from '../../schemas/retention.ts';
 import { ServiceError } from '../common/errors.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
@@ -156,9 +157,9 @@ export async function accountOf(given: { redis: Commands; keys: Keys }, nameOrId
 
 /** The bounds of the settings that are in for it. */
 const DAYS = { min: 1, max: RETENTION_DAYS_MAX };
-const PER_SECOND = { min: 1, max: 1_000_000 };
-const BURST = { min: 1, max: 10_000_000 };
-const QUOTA = { min: 1, max: 999_999_999 };
+const PER_SECOND = { min: 1, max: REQUEST_LIMIT.perSecondMax };
+const BURST = { min: 1, max: REQUEST_LIMIT.burstMax };
+const QUOTA = { min: 1, max: QUOTA_MAX };
 
 function limitOf(options: Context['options']): AccountRecord['request_limit'] {
   const { 'per-second': perSecond, burst, default: isDefault } = options;

@@ -39,6 +39,8 @@ export class RouteEntry {
   /** For metrics and logs. */
   readonly name: string;
   readonly parameterCount: number;
+  /** Is it called with a key of an account, or a session? */
+  readonly takesKeys: boolean;
   /** What a key must have: the sum of RIGHTS. */
   readonly rights: number;
   /** Where a key that is bound to an agent may touch its own alone. */
@@ -63,6 +65,7 @@ export class RouteEntry {
     this.route = route;
     this.name = `${route.method} ${route.path}`;
     this.parameterCount = route.path.split('{').length - 1;
+    this.takesKeys = route.needs !== null && route.needs !== 'operator';
     this.rights = rightsFor(route);
     this.owned = typeof route.bound === 'object' ? route.bound : undefined;
     checkBound(route);
@@ -97,6 +100,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   /** undefined: this route takes no body. */
   readonly reader: BodyReader | undefined;
   principal: Principal = undefined as never;
+  /** The name of the operator who calls; undefined: a key of an account does, or none. */
+  operator: string | undefined = undefined;
   query: QueryOf<Parameters> = NO_QUERY;
   body: unknown = undefined;
   idempotencyKey: string | undefined = undefined;
@@ -134,20 +139,21 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   get account(): string {
-    return this.principal.account;
+    return this.operator === undefined ? this.principal.account : '';
   }
 
   get actor(): Actor {
-    return this.actorAs(this.principal);
+    if (this.operator === undefined) return this.actorAs(this.principal);
+    return { actor: `operator:${this.operator}`, requestId: this.requestId, ...this.#calledFrom };
   }
 
   get requestId(): string {
     return this.exchange.requestId;
   }
 
-  /** To an agent. What needs no key is bound to nothing. */
+  /** To an agent. What needs no key of an account is bound to nothing. */
   get isBound(): boolean {
-    return this.entry.route.needs !== null && this.principal.agentId !== null;
+    return this.entry.takesKeys && this.principal.agentId !== null;
   }
 
   get contentType(): string {
@@ -164,7 +170,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
 
   async isStillAllowed(): Promise<boolean> {
     const { entry, head, principal, secret } = this;
-    if (entry.route.needs === null) return true;
+    // The keys of operators are those that the process began with.
+    if (!entry.takesKeys) return true;
     const nowMs = Date.now();
     try {
       const now = await (secret === undefined
@@ -190,9 +197,13 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
 
   /** The actor of a request that signs in: there is no principal yet. */
   actorAs({ keyId, agentId, registersAgents }: Principal): Actor {
-    const { callerAddress: ip, head, requestId } = this;
-    const by = { actor: `key:${keyId}`, requestId, boundTo: agentId, registersAgents };
-    return { ...by, ip, userAgent: head.userAgent, traceparent: head.traceparent };
+    const by = { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId, registersAgents };
+    return { ...by, ...this.#calledFrom };
+  }
+
+  get #calledFrom(): Pick<Actor, 'ip' | 'userAgent' | 'traceparent'> {
+    const { userAgent, traceparent } = this.head;
+    return { ip: this.callerAddress, userAgent, traceparent };
   }
 
   get client(): Exchange {

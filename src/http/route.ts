@@ -87,6 +87,8 @@ export type Parts = {
   checkCalls: Pick<CheckCalls, 'ask'>;
   registry: {
     accounts: Accounts;
+    /** false: no such account. What it throws: account-removal.ts. */
+    removeAccount: (id: string, actor: Actor) => Promise<boolean>;
     agents: Agents;
     newAgents: NewAgents;
     policies: Policies;
@@ -157,6 +159,7 @@ export type Reply = {
 /** One authorised, sound request. */
 export type Call<Body = unknown, Query = unknown> = {
   principal: Principal;
+  /** '' where an operator calls: there is no account but what the path names. */
   account: string;
   actor: Actor;
   /** The same of a principal that the handler itself has found. */
@@ -226,8 +229,9 @@ export type Operation = {
   canBeIncomplete?: boolean;
 };
 
-/** The lowest scope that has it. */
-export const SCOPE_OF: Record<Need, Scope> = {
+/** The lowest scope that has it; of what operators call no scope of an account's key. */
+export const SCOPE_OF: Record<Need | 'operator', Scope | 'operator'> = {
+  operator: 'operator',
   read: 'read',
   submit: 'write',
   decide: 'write',
@@ -275,8 +279,8 @@ type RouteSpec<B, P extends Parameters> = {
   operation: Operation;
 } /** `besides`: a permission that is needed as well. */ & (
   | { needs: Need; besides?: Permission; bound: Bound }
-  /** No key needed. */
-  | { needs: null; besides?: undefined; bound?: undefined }
+  /** No key needed; or one of an operator, who belongs to no account. */
+  | { needs: null | 'operator'; besides?: undefined; bound?: undefined }
 ) &
   (
     | { handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>; submit?: undefined }

@@ -1,6 +1,7 @@
 // The table of routes: every path that the service answers, in the order in which its description lists them.
 // Everything about a route follows from its row (route.ts); a path that is not here is 404.
 import { accountRoutes } from './handlers/account.ts';
+import { adminAccountRoutes } from './handlers/admin-account-routes.ts';
 import { agentRoutes } from './handlers/agent-routes.ts';
 import { alertRoutes } from './handlers/alert-routes.ts';
 import { anomalyRoutes } from './handlers/anomalies.ts';
@@ -71,6 +72,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...priceRoutes,
     ...budgetRoutes,
     ...accountRoutes,
+    ...adminAccountRoutes,
     ...streamRoutes,
     ...feedRoutes,
     ...healthRoutes,

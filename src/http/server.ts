@@ -29,6 +29,7 @@ import { Cors } from './admission/cors.ts';
 import { InFlight } from './admission/in-flight.ts';
 import { KeyUses } from './admission/key-uses.ts';
 import { LoadShedding, type ShedReason } from './admission/load-shedding.ts';
+import { Operators } from './admission/operators.ts';
 import { requestCounter } from './admission/request-counts.ts';
 import { RequestLog } from './admission/request-log.ts';
 import { SubmissionScheduler } from './admission/submission-scheduler.ts';
@@ -56,6 +57,7 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' 
     | 'corsOrigins'
     | 'trustedProxies'
     | 'publicUrl'
+    | 'operatorKeys'
   >;
   routes: readonly Route[];
   cache: KnownCaller & Pick<RegistryCache, 'connection'>;
@@ -135,6 +137,7 @@ export class Server {
       cors,
       callers,
       signIns: new AddressLimit(),
+      operators: new Operators(options.config.operatorKeys),
       sessionUses: this.#sessionUses,
       connectionUses: this.#connectionUses,
       browsers: new BrowserSessions({ publicUrl, isTrusted: (peer) => callers.trusts(peer) }),

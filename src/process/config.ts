@@ -11,6 +11,7 @@ import { RETENTION_DAYS_MAX } from '../../schemas/retention.ts';
 import { isSentinelAddress } from '../common/sentinel-address.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { type AddressKind, complaintOf, secretsOf } from './addresses.ts';
+import { OPERATOR_KEYS, operatorKeysOf } from './operator-keys.ts';
 
 type Setting = {
   env: string;
@@ -43,7 +44,8 @@ export const SETTINGS = {
   fronts: { env: 'GATEHOUSE_FRONTS', schema: integer(1, 64), default: '1', description: 'Front processes that `gatehouse start` runs' },
   backtests: { env: 'GATEHOUSE_BACKTESTS', schema: integer(0, 1), default: '1', description: 'Processes that `gatehouse start` runs to replay policies; with 0 backtests wait for a `gatehouse backtests` that runs elsewhere' },
   dataDir: { env: 'GATEHOUSE_DATA_DIR', schema: text({ minLength: 1 }), default: './data', description: 'Where the embedded engines, the first admin key and, without a mail server, the mails of alerts are kept' },
-  bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },
+  bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^(?!gop_)[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },
+  operatorKeys: { env: 'GATEHOUSE_OPERATOR_KEYS', schema: text({ pattern: OPERATOR_KEYS, maxLength: 100_000 }), default: undefined, description: 'Keys of operators for `/v1/admin`: `name:key`, separated by commas or lines, where a key is `gop_` and 40 to 200 letters, digits, `_` or `-`. The name stands in the audit log. Default: none', secret: true },
   redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|redis[+]sentinel://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas. Of Redis Sentinel `redis+sentinel://host:port,host:port/master-name`', secret: true, address: 'redis' },
   redisCluster: { env: 'GATEHOUSE_REDIS_CLUSTER', schema: Type.Boolean(), default: 'false', description: '`true`: the address is a Redis Cluster' },
   redisReplicas: { env: 'GATEHOUSE_REDIS_REPLICAS', schema: integer(0, 9), default: undefined, description: 'Replicas of Redis that must have a write before it is acknowledged; past 1 s the answer is 503 with `recorded: "unknown"`. Default: of a Redis Cluster, or with Sentinels, 1 where a master has any that lives, so that writing continues on one that was just promoted; else 0. A number is asked for always' },
@@ -111,11 +113,19 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
 /** Settings that are sound each, and not together. */
 function refuseUnfit(config: Config): void {
   refuseUnfitRedis(config);
+  refuseTwice(config);
   const { retentionDays: days, retentionMinDays: least, retentionMaxDays: most = days } = config;
   if (least > days || most < days)
     throw new ConfigError(
       `GATEHOUSE_RETENTION_DAYS: ${days} is not from GATEHOUSE_RETENTION_MIN_DAYS (${least}) to GATEHOUSE_RETENTION_MAX_DAYS (${most})`,
     );
+}
+
+function refuseTwice({ operatorKeys }: Config): void {
+  const known = operatorKeys === undefined ? [] : operatorKeysOf(operatorKeys);
+  const isTwice = (of: 'name' | 'key') => new Set(known.map((one) => one[of])).size < known.length;
+  if (isTwice('name') || isTwice('key'))
+    throw new ConfigError('GATEHOUSE_OPERATOR_KEYS: each operator has one name and one key, and no two have the same');
 }
 
 function refuseUnfitRedis({ redisUrl = '', redisCluster, redisTlsCa, redisTlsCert, redisTlsKey }: Config): void {
@@ -146,7 +156,8 @@ export function secretsIn(config: Config): string[] {
   return Object.entries<Setting>(SETTINGS).flatMap(([name, { secret, address }]) => {
     const value = config[name as SettingName];
     if (!secret || typeof value !== 'string') return [];
-    return address === undefined ? [value] : secretsOf(value);
+    if (address !== undefined) return secretsOf(value);
+    return name === 'operatorKeys' ? [value, ...operatorKeysOf(value).map(({ key }) => key)] : [value];
   });
 }
 

@@ -60,6 +60,7 @@ import { SpendStore } from '../policy/quotas/spend-store.ts';
 import type { Config } from '../process/config.ts';
 import { type Part, periodicPart } from '../process/lifecycle.ts';
 import { AccountQuotas } from '../registry/account-quota.ts';
+import { removeAccountOf } from '../registry/account-removal.ts';
 import { keptOf as keptOfAccount } from '../registry/account-retention.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { Agents } from '../registry/agents.ts';
@@ -458,6 +459,7 @@ function makeRegistry(
   const policies = new Policies(store, work);
   return {
     accounts: new Accounts(store),
+    removeAccount: (id, actor) => removeAccountOf(store, id, actor),
     ...{ agents, newAgents: new NewAgents(store, agents) },
     policies,
     readyPolicies: new ReadyPolicyFiles(),
@@ -469,9 +471,7 @@ function makeRegistry(
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),
-    sessions: new Sessions(store),
-    views: new Views(store),
-    holds: new Holds(store),
+    ...{ sessions: new Sessions(store), views: new Views(store), holds: new Holds(store) },
     connections: new Connections(store),
     checks: new ExternalChecks({ ...store, allowedHosts: rules.allowedHosts }),
     outgoingFeeds: new OutgoingFeeds({ ...store, allowedHosts: rules.allowedHosts }),

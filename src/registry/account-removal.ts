@@ -1,4 +1,5 @@
-// Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
+// Deletes an account with all that is kept of it (`gatehouse account delete`, an operator; no key may do that for
+// itself).
 // In this order: its keys, so that no caller is admitted any more; its agents, each with its events, approvals and
 // deliveries, which the pipelines erase as they do for any deleted agent; policies, alerts, views, connections,
 // checks and outgoing feeds of the account; its name; at last its record, and its prices.
@@ -7,8 +8,9 @@
 // record to be deleted by its id, and never a name that leads to an account of yesterday.
 // Failure: a kill at any place is mended by the same call again. Redis away: ServiceError unavailable.
 import { ServiceError } from '../common/errors.ts';
+import { isId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
-import { type AccountRecord, DEFAULT_NAME } from './accounts.ts';
+import { type AccountRecord, Accounts, DEFAULT_NAME } from './accounts.ts';
 import { Agents } from './agents.ts';
 import { Alerts } from './alerts.ts';
 import { ApiKeys } from './api-keys.ts';
@@ -59,6 +61,14 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
   await giveNameBack(store, account);
   await removeRecord(store, account, actor);
   return removed;
+}
+
+/** false: no such account. Throws as `removeAccount` does. */
+export async function removeAccountOf(store: RegistryStore, id: string, actor: Actor): Promise<boolean> {
+  const account = isId('account', id) ? await new Accounts(store).find(id) : null;
+  if (account === null) return false;
+  await removeAccount(store, account, actor);
+  return true;
 }
 
 type RemovableList = {

@@ -1,12 +1,11 @@
-// Accounts: whose everything is. Made by the command line, and one, `default`, by the first start.
+// Accounts: whose everything is. Made by operators, and one, `default`, by the first start.
 // A name lies in a slot of its own and is reserved first; the account, its first admin key and the journal entry are
 // then one commit. A kill between the two leaves a reserved name without an account, which the next caller of that name
 // completes.
 // Invariant: a name leads to one account, an account is made once however many processes start at once, and its first
 // key's text is known to the one caller that made it.
-import type { Account, AccountPatch } from '../../schemas/account.ts';
+import type { Account, AdminAccountPatch } from '../../schemas/account.ts';
 import type { Hold } from '../../schemas/hold.ts';
-import type { JournalEntry } from '../../schemas/journal.ts';
 import { NO_QUOTAS, type Quotas } from '../../schemas/quota.ts';
 import type { OwnRetention } from '../../schemas/retention.ts';
 import { isoTime } from '../../schemas/time.ts';
@@ -20,6 +19,7 @@ import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
 import { type ApiKeyRecord, dropIndex, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
 import { auditLog, changedFields, SYSTEM, updateDetails } from './audit.ts';
 import { AGAIN, absent, answering, commit, inRounds, is, type RegistryStore } from './commit.ts';
+import { type Listed, type Page, pageOf } from './lists.ts';
 import { foundRegistry, presenceOf } from './presence.ts';
 import type { Actor } from './principal.ts';
 
@@ -59,6 +59,11 @@ export class Accounts {
   constructor(store: RegistryStore) {
     this.#store = store;
     this.#now = store.now ?? steadyNow;
+  }
+
+  /** The account of this name, without a key where this call made it. Throws ServiceError unavailable. */
+  ensure(name: string, actor: Actor): Promise<{ account: AccountRecord; made: boolean }> {
+    return answering(() => this.#make(name, undefined, actor));
   }
 
   /** Throws ServiceError name_taken, unavailable. */
@@ -138,39 +143,63 @@ export class Accounts {
   }
 
   /** null: no such account. */
-  get(id: string): Promise<Account | null> {
+  async get(id: string): Promise<Account | null> {
+    const record = isId('account', id) ? await this.find(id) : null;
+    return record === null ? null : shown(record);
+  }
+
+  /** Newest first. */
+  async page(page: Page): Promise<Listed<Account>> {
+    return pageOf((await this.list()).map(shown), page);
+  }
+
+  /** How many keys and agents there are. */
+  counts(id: string): Promise<{ keys: number; agents: number }> {
     return answering(async () => {
-      const record = await this.#get(id);
-      return record === null ? null : shown(record);
+      const { redis, keys } = this.#store;
+      const [own, agents] = await Promise.all([redis.hlen(keys.apiKeys(id)), redis.zcard(keys.agentIds(id, 'all'))]);
+      return { keys: own, agents };
     });
   }
 
-  /** What an account's admins may set themselves; its days are checked before. null: no such account. */
-  async patch(id: string, body: AccountPatch, actor: Actor): Promise<Account | null> {
-    const { retention, ...rest } = body;
+  /** Its days are checked before, and who may set what. null: no such account. */
+  async patch(id: string, body: AdminAccountPatch, actor: Actor): Promise<Account | null> {
+    const { retention, quotas, ...rest } = body;
     const own = retention && { days: retention.days ?? null, days_by_type: retention.days_by_type ?? {} };
-    const after = await this.#change(id, { ...rest, ...(own !== undefined && { retention: own }) }, actor);
+    const fields = { ...rest, ...(own !== undefined && { retention: own }) };
+    const after = await this.#change(
+      id,
+      (before) => ({
+        ...fields,
+        ...(quotas !== undefined && { quotas: quotas && { ...NO_QUOTAS, ...before.quotas, ...quotas } }),
+      }),
+      actor,
+    );
     return after === null ? null : shown(after);
   }
 
   /** null: no such account. */
   setRequestLimit(id: string, limit: AccountRecord['request_limit'], actor: Actor): Promise<AccountRecord | null> {
-    return this.#change(id, { request_limit: limit }, actor);
+    return this.#change(id, () => ({ request_limit: limit }), actor);
   }
 
   /** null: no such account. */
   setQuotas(id: string, quotas: Quotas | null, actor: Actor): Promise<AccountRecord | null> {
-    return this.#change(id, { quotas }, actor);
+    return this.#change(id, () => ({ quotas }), actor);
   }
 
-  #change(id: string, fields: Partial<AccountRecord>, actor: Actor): Promise<AccountRecord | null> {
+  #change(
+    id: string,
+    fieldsOf: (before: AccountRecord) => Partial<AccountRecord>,
+    actor: Actor,
+  ): Promise<AccountRecord | null> {
     return inRounds(async () => {
       const { keys, redis } = this.#store;
       const hash = keys.accounts(keys.shardOf(id));
       const text = isId('account', id) ? await redis.hget(hash, id) : null;
       if (text === null) return null;
       const before = JSON.parse(text) as AccountRecord;
-      const after: AccountRecord = { ...before, ...fields };
+      const after: AccountRecord = { ...before, ...fieldsOf(before) };
       const [old, fresh] = [shown(before), shown(after)];
       if (changedFields(old, fresh).length === 0) return before;
       const at = this.#now();
@@ -194,8 +223,12 @@ export class Accounts {
     return text === null ? null : (JSON.parse(text) as AccountRecord);
   }
 
-  /** `made`: by this very call, with this first key. */
-  async #make(name: string, first: FirstKey, actor: Actor): Promise<{ account: AccountRecord; made: boolean }> {
+  /** `made`: by this very call, with this first key; undefined: with none. */
+  async #make(
+    name: string,
+    first: FirstKey | undefined,
+    actor: Actor,
+  ): Promise<{ account: AccountRecord; made: boolean }> {
     const { keys } = this.#store;
     // A service that may have lost its registry is refused before this (processes/clients.ts).
     if ((await presenceOf(this.#store)).state !== 'there') await foundRegistry(this.#store);
@@ -207,21 +240,23 @@ export class Accounts {
       ...{ id, name, request_limit: null, agent_down_seconds: null },
       ...{ created_at: isoTime(at), updated_at: isoTime(at) },
     };
-    const record = adminKey(first, at);
-    await writeIndex(this.#store, id, record);
-    const creation = keyCreation(keys, id, record, actor, at);
+    const record = first && adminKey(first, at);
+    if (record !== undefined) await writeIndex(this.#store, id, record);
+    const creation = record && keyCreation(keys, id, record, actor, at);
     const hash = keys.accounts(keys.shardOf(id));
-    const changes: JournalEntry['changes'] = [{ kind: 'account', id, record: account }, ...creation.changes];
     const { refused } = await commit(this.#store, {
-      ...creation,
-      guards: [absent('account', ['hget', hash, id]), ...creation.guards],
-      writes: [['hset', hash, id, JSON.stringify(account)], ...creation.writes],
-      changes,
+      ...{ account: id, at },
+      guards: [absent('account', ['hget', hash, id]), ...(creation?.guards ?? [])],
+      writes: [['hset', hash, id, JSON.stringify(account)], ...(creation?.writes ?? [])],
+      changes: [{ kind: 'account', id, record: account }, ...(creation?.changes ?? [])],
+      audit: [
+        auditLog({ action: 'account.created', type: 'account', id, details: { name } }, actor, at),
+        ...(creation?.audit ?? []),
+      ],
     });
     if (refused === undefined) return { account, made: true };
     // A bootstrap key's index is the same for all who try; only one of our own making is of no more use.
-    if (first.label !== BOOTSTRAP_LABEL)
-      await this.#store.redis.del(keys.apiKeyIndex(record.sha256)).catch(() => undefined);
+    if (record !== undefined && first?.label !== BOOTSTRAP_LABEL) await dropIndex(this.#store, record);
     return { account: (await this.#get(id))!, made: false };
   }
 

@@ -1,6 +1,7 @@
 // The text of an API key: `gth_` + 40 base62 characters, the last 6 a CRC-32 of everything before them.
 // It runs before the look-up: a mistyped or made-up `gth_` key is refused without one, and secret scanners recognize
-// ours. A bootstrap key has no such form: any other text of 32-200 `[A-Za-z0-9_-]` is looked up by its hash.
+// ours. A bootstrap key has no such form: any other text of 32-200 `[A-Za-z0-9_-]` is looked up by its hash, but for
+// one that begins as keys of operators do (process/operator-keys.ts).
 // Invariant: nothing but the SHA-256 of a key is ever stored. With 200 random bits it needs no salt and no slow hash.
 import { createHash, randomBytes } from 'node:crypto';
 
@@ -9,7 +10,7 @@ const PREFIX = 'gth_';
 const RANDOM_CHARACTERS = 34;
 const CHECK_CHARACTERS = 6;
 const OURS = /^gth_[0-9A-Za-z]{40}$/;
-const OTHER = /^[A-Za-z0-9_-]{32,200}$/;
+const OTHER = /^(?!gop_)[A-Za-z0-9_-]{32,200}$/;
 /** Largest multiple of 62 that a byte holds: bytes from there on would favour some characters. */
 const FAIR_BYTES = 248;
 

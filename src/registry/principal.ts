@@ -55,7 +55,7 @@ export function rightsOf({
   return rights;
 }
 
-/** `actor` as the audit log shows it: `key:<key id>` or `system`. */
+/** `actor` as the audit log shows it: `key:<key id>`, `operator:<name>` or `system`. */
 export type Actor = {
   actor: string;
   requestId: string;

@@ -11,9 +11,11 @@ import t from 'tap';
 import { complaintOf, secretsOf } from '../../src/process/addresses.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { readConfig, SETTINGS, secretsIn } from '../../src/process/config.ts';
+import { parseApiKey } from '../../src/registry/api-key-text.ts';
 import { isAlive } from '../support/alive.ts';
 import { makeDataDir, runCli, startService } from '../support/service.ts';
 
+const OPERATORS = ['alice', 'bob'].map((name) => `${name}:gop_${name.padEnd(44, 'a')}`);
 const PROTOCOL = { redis: 'redis', clickhouse: 'http', smtp: 'smtp' } as const;
 /** As people paste them: from a console that made the password. */
 const PASSWORDS = [
@@ -139,11 +141,15 @@ t.test('no secret setting reaches a log', async (t) => {
   t.notMatch(said, /Sesam|%C3%B6ffne/);
   t.notMatch(said, new URL(runtime.redisUrl).password, 'nor what was made up for the embedded engines');
 
-  const values = { redisUrl: 'redis://:Zauberwort1@h', bootstrapKey: 'k'.repeat(40) };
-  const config = readConfig({ GATEHOUSE_REDIS_URL: values.redisUrl, GATEHOUSE_BOOTSTRAP_KEY: values.bootstrapKey });
+  const values = { redisUrl: 'redis://:Zauberwort1@h', bootstrapKey: 'k'.repeat(40), operatorKeys: OPERATORS.join() };
+  const config = readConfig({
+    ...{ GATEHOUSE_REDIS_URL: values.redisUrl, GATEHOUSE_BOOTSTRAP_KEY: values.bootstrapKey },
+    GATEHOUSE_OPERATOR_KEYS: values.operatorKeys,
+  });
   const secret = Object.values(SETTINGS).filter((setting) => 'secret' in setting);
-  t.equal(secret.length, 4, 'a new secret setting: is it masked?');
-  t.same(secretsIn(config).sort(), [values.bootstrapKey, values.redisUrl, 'Zauberwort1', 'Zauberwort1'].sort());
+  t.equal(secret.length, 5, 'a new secret setting: is it masked?');
+  const keys = OPERATORS.map((one) => one.slice(one.indexOf(':') + 1));
+  t.same(secretsIn(config).sort(), [...Object.values(values), ...keys, 'Zauberwort1', 'Zauberwort1'].sort());
 
   const script = `
     const { createLog } = await import(${JSON.stringify(assetPath('build/src/process/log.js'))});
@@ -171,6 +177,7 @@ t.test('a secret comes by its value or by a file, not by both and not by an empt
     GATEHOUSE_REDIS_URL: 'redis://:Zauberwort1@h',
     GATEHOUSE_CLICKHOUSE_URL: 'http://u:Zauberwort1@h',
     GATEHOUSE_SMTP_URL: 'smtp://u:Zauberwort1@h',
+    GATEHOUSE_OPERATOR_KEYS: OPERATORS.join('\n'),
   };
   t.same(secrets.map(({ env }) => env).sort(), Object.keys(values).sort(), 'every secret is tried');
   for (const [name, value] of Object.entries(values)) {
@@ -192,6 +199,26 @@ t.test('a secret comes by its value or by a file, not by both and not by an empt
     code: 2,
     stderr: 'gatehouse: GATEHOUSE_API_KEY and GATEHOUSE_API_KEY_FILE: set one of the two, not both\n',
   });
+});
+
+t.test('keys of operators are of their own kind, and each is one operator', async (t) => {
+  const [ALICE, BOB] = OPERATORS as [string, string];
+  const read = (text: string) => readConfig({ GATEHOUSE_OPERATOR_KEYS: text }).operatorKeys;
+  for (const text of [ALICE, OPERATORS.join(','), OPERATORS.join('\n'), OPERATORS.join(', ')])
+    t.equal(read(text), text);
+  const key = ALICE.slice('alice:'.length);
+  const unsound = [
+    key,
+    'alice:',
+    `alice:gop_${'a'.repeat(39)}`,
+    `alice:gth_${'a'.repeat(40)}`,
+    `${ALICE},`,
+    `a b:${key}`,
+  ];
+  for (const text of [...unsound, `${ALICE},alice:${BOB.slice(4)}`, `${ALICE},bob:${key}`])
+    t.throws(() => read(text), { name: 'ConfigError', message: /^(?!.*aaa)GATEHOUSE_OPERATOR_KEYS: / }, text);
+  t.equal(parseApiKey(key), null, 'no key of an account is like it');
+  t.throws(() => readConfig({ GATEHOUSE_BOOTSTRAP_KEY: key }), { message: /^GATEHOUSE_BOOTSTRAP_KEY: its value/ });
 });
 
 t.test('names that a container platform or a client adds are not settings', async (t) => {

@@ -1,6 +1,6 @@
-// How often one address may sign in, in this process (in admission, before a key is looked up; of a key that is known
-// its own request limit counts as everywhere). A token bucket for each address; of IPv6 for each network of 64 bits,
-// which is the least that anyone is given.
+// How often one address may sign in, or call with an operator's key, in this process (in admission, before a key is
+// looked up; of an account's key its own request limit counts as everywhere). A token bucket for each address; of IPv6
+// for each network of 64 bits, which is the least that anyone is given.
 // Invariant: at most ADDRESSES_MAX are remembered; of more the one that asked longest ago is forgotten.
 // Failure: an address that is not known ('') has one bucket with all such; 429 with Retry-After.
 import { isIPv6 } from 'node:net';
@@ -46,7 +46,7 @@ function networkOf(address: string): string {
 }
 
 function tooMany(retryAfterSeconds: number): ServiceError {
-  const message = `Too many sign-ins from this address: ${PER_SECOND} a second, ${BURST} at once.`;
+  const message = `Too many sign-ins, or calls with an operator's key, from this address: ${PER_SECOND} a second, ${BURST} at once.`;
   const rateLimit = { perSecond: PER_SECOND, burst: BURST };
   return new ServiceError('rate_limited', message, { retryAfterSeconds, rateLimit, recorded: false });
 }

@@ -28,6 +28,7 @@ import { type ConnectionVerdicts, noSecret, notSigned } from './connection-verdi
 import { type Cors, preflightHeaders } from './cors.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
+import type { Operators } from './operators.ts';
 import { PAGES_ROUTE } from './request-counts.ts';
 import type { SubmissionScheduler } from './submission-scheduler.ts';
 import { isTimely } from './webhook-signature.ts';
@@ -66,6 +67,7 @@ type AdmissionParts = Parts & {
   cors: Cors | undefined;
   callers: CallerAddresses;
   signIns: AddressLimit;
+  operators: Operators;
 };
 
 /** In turn: those who were refused together shall not come back together. */
@@ -200,6 +202,12 @@ export class Admission {
     }
     const refusal = this.#parts.refusal(entry.writes);
     if (refusal !== undefined) throw refusal;
+    if (entry.route.needs === 'operator') {
+      this.#parts.signIns.take(request.addressOfCaller(), performance.now());
+      request.operator = this.#parts.operators.nameOf(head.authorization);
+      this.#takeBody(request);
+      return undefined;
+    }
     const nowMs = Date.now();
     if (head.authorization === '' && head.browser !== undefined) {
       const secret = this.#parts.browsers.secretOf(head, () => request.exchange.peerAddress());

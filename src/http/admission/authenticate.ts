@@ -70,11 +70,11 @@ export class Authenticator {
   }
 }
 
-type Needs = { needs: Need | null; besides?: Permission | undefined };
+type Needs = { needs: Need | 'operator' | null; besides?: Permission | undefined };
 
 /** What a key must have to come in here: the sum of RIGHTS, made once for a route. */
 export function rightsFor({ needs, besides, bound }: Needs & { bound?: unknown }): number {
-  const own = needs === null || needs === 'any' ? 0 : RIGHTS[needs];
+  const own = needs === null || needs === 'any' || needs === 'operator' ? 0 : RIGHTS[needs];
   return own | (besides === undefined ? 0 : RIGHTS[besides]) | (bound === 'refused' ? RIGHTS.account : 0);
 }
 
@@ -111,9 +111,13 @@ function within(verdict: true | Refused): void {
 
 /** The scheme in any case, one or more spaces, and the key. undefined: no key can look like this. */
 function hashOf(authorization: string): string | undefined {
-  // Claude Code's exporter sends what OTEL_EXPORTER_OTLP_HEADERS has as it stands, where others decode the %20.
-  const key = /^bearer(?: +|%20)(\S+)$/i.exec(authorization)?.[1];
+  const key = bearerOf(authorization);
   return key === undefined ? undefined : parseApiKey(key)?.sha256;
+}
+
+export function bearerOf(authorization: string): string | undefined {
+  // Claude Code's exporter sends what OTEL_EXPORTER_OTLP_HEADERS has as it stands, where others decode the %20.
+  return /^bearer(?: +|%20)(\S+)$/i.exec(authorization)?.[1];
 }
 
 function sessionEnded(): ServiceError {

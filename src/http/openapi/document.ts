@@ -102,6 +102,28 @@ const HEADERS = {
   },
 };
 
+const SECURITY_SCHEMES = {
+  session: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: '__Host-gatehouse',
+    description:
+      'For pages: the cookie that `POST /v1/session` hands over (`gatehouse` over plain HTTP beyond loopback). Calls that change something must come from a page of this origin and carry `Gatehouse-Client`. A page that sends the id of the session that it was drawn for as `Gatehouse-Session` is refused (401 `other_session`) once the cookie is of another; the address of a file takes it as `session`.',
+  },
+  operatorKey: {
+    type: 'http',
+    scheme: 'bearer',
+    description:
+      'A key of an operator, `gop_…`, of the setting GATEHOUSE_OPERATOR_KEYS. It belongs to no account, and opens what is under `/v1/admin` alone; no key of an account opens that.',
+  },
+  apiKey: {
+    type: 'http',
+    scheme: 'bearer',
+    description:
+      'An API key; its scope is `read`, `write` or `admin`, each including the ones before. It may be confined to some permissions of its scope (`submit`, `read`, `decide`, `configure`) and to one agent: what is of other agents is then unknown (404), what concerns the whole account is refused (403).',
+  },
+};
+
 /** What an `{id}` of a path is, by the segment before it. */
 const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   agents: ['agt', 'the agent'],
@@ -113,6 +135,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   approvals: ['apr', 'the approval'],
   anomalies: ['ano', 'the anomaly'],
   'audit-logs': ['log', 'the entry'],
+  accounts: ['acc', 'the account'],
   'api-keys': ['key', 'the API key'],
   sessions: ['ses', 'the session'],
   views: ['viw', 'the view'],
@@ -145,6 +168,7 @@ const TAGS: Record<string, string> = {
   Feed: 'What was committed, without gaps, for other systems.',
   'Outgoing feeds': 'What was committed, sent to a receiver in batches.',
   Account: 'The account of the key.',
+  Admin: 'All accounts, for those who run the service, with a key of theirs.',
   Operations: 'For those who run the service.',
 };
 
@@ -235,21 +259,7 @@ export function describeApi(routes: readonly Route[], publicUrl?: string): OpenA
     webhooks: describeWebhooks(),
     components: {
       schemas: componentSchemas(),
-      securitySchemes: {
-        session: {
-          type: 'apiKey',
-          in: 'cookie',
-          name: '__Host-gatehouse',
-          description:
-            'For pages: the cookie that `POST /v1/session` hands over (`gatehouse` over plain HTTP beyond loopback). Calls that change something must come from a page of this origin and carry `Gatehouse-Client`. A page that sends the id of the session that it was drawn for as `Gatehouse-Session` is refused (401 `other_session`) once the cookie is of another; the address of a file takes it as `session`.',
-        },
-        apiKey: {
-          type: 'http',
-          scheme: 'bearer',
-          description:
-            'An API key; its scope is `read`, `write` or `admin`, each including the ones before. It may be confined to some permissions of its scope (`submit`, `read`, `decide`, `configure`) and to one agent: what is of other agents is then unknown (404), what concerns the whole account is refused (403).',
-        },
-      },
+      securitySchemes: SECURITY_SCHEMES,
       parameters: PARAMETERS,
       headers: HEADERS,
       responses,
@@ -313,6 +323,7 @@ function header(name: keyof typeof HEADERS): object {
 /** `x-required-permission` where a permission represents it: `admin` is a scope alone. */
 function needed({ needs }: Route): object {
   if (needs === null) return { security: [] };
+  if (needs === 'operator') return { security: [{ operatorKey: [] }] };
   return {
     'x-required-scope': SCOPE_OF[needs],
     ...(needs === 'admin' || needs === 'any' ? {} : { 'x-required-permission': needs }),
@@ -383,10 +394,11 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   const add = (...more: ErrorCode[]) => {
     for (const code of more) codes.add(code);
   };
-  if (one.needs !== null)
-    add('validation_failed', 'invalid_token', 'other_session', 'insufficient_scope', 'rate_limited', 'unavailable');
-  if (one.needs !== null) add('payload_too_large');
-  if (one.needs !== null && one.method !== 'GET') add('cross_site_request');
+  if (one.needs !== null) add('validation_failed', 'invalid_token', 'rate_limited', 'unavailable', 'payload_too_large');
+  if (one.needs !== null && one.needs !== 'operator') {
+    add('other_session', 'insufficient_scope');
+    if (one.method !== 'GET') add('cross_site_request');
+  }
   if (one.conditional) add('revision_conflict');
   if (one.body) add('unsupported_media_type', 'malformed_json');
   // Of any request, before it is known what it asks for.

@@ -4,7 +4,14 @@
 // Invariant: one schema has one name. Two names for one form are a mistake of ours and end the start.
 
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
-import { AccountInForce, AccountPatch } from '../../../schemas/account.ts';
+import {
+  AccountInForce,
+  AccountPatch,
+  AdminAccount,
+  AdminAccountCreate,
+  AdminAccountPatch,
+  RequestLimit,
+} from '../../../schemas/account.ts';
 import { Agent, AgentActivity, AgentCreate, AgentPatch, ListedAgent } from '../../../schemas/agent.ts';
 import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/alert.ts';
 import { Anomaly, AnomalySeries, ListedAnomaly, SeriesPoint } from '../../../schemas/anomaly.ts';
@@ -129,7 +136,7 @@ import {
   PolicyPatchByType,
 } from '../../../schemas/policy-types.ts';
 import { Price, PriceRates, PriceTable, PriceTableChange, PriceTableRevision } from '../../../schemas/price-table.ts';
-import { Quotas } from '../../../schemas/quota.ts';
+import { QuotaRate, Quotas, QuotasPatch } from '../../../schemas/quota.ts';
 import { ReadyPolicies, ReadyPolicy } from '../../../schemas/ready-policy.ts';
 import { RetentionInForce, RetentionPatch } from '../../../schemas/retention.ts';
 import { PayloadSchema } from '../../../schemas/schema-keywords.ts';
@@ -163,7 +170,14 @@ const NAMED: Record<string, NamedSchema> = {
   ...SETS,
   Account: of('The account and its settings.', AccountInForce),
   AccountPatch: of('What to change of the account; at least one field.', AccountPatch),
+  AdminAccount: of('An account, as those who run the service see it.', AdminAccount),
+  AdminAccountCreate: taken('An account to make.', AdminAccountCreate),
+  AdminAccountPatch: taken('What to change of an account; at least one field.', AdminAccountPatch),
+  AdminAccountPage: of('A page of accounts.', page(AdminAccount)),
+  RequestLimit: of('Requests that each key of an account may make.', RequestLimit),
   Quotas: of('What all keys of an account together may use.', Quotas),
+  QuotasPatch: taken('What to change of quotas.', QuotasPatch),
+  QuotaRate: of('How much may come in a while.', QuotaRate),
   Retention: of('How long what is stored is kept.', RetentionPatch),
   RetentionInForce: of('How long what is stored is kept, in force.', RetentionInForce),
   Agent: of('A registered record that stands for one AI system.', Agent),
