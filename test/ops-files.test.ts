@@ -1,11 +1,12 @@
 // The files by which others start us (ops): settings, commands and paths in them are those that there are, an image is
 // reachable and holds no data, and systemd finds no fault with the units.
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import t from 'tap';
-import { parse } from 'yaml';
+import t, { type Test } from 'tap';
+import { parse, parseAllDocuments } from 'yaml';
+import { makeRoutes } from '../src/http/routes.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { readConfig } from '../src/process/config.ts';
 import { programOnPath } from './support/programs.ts';
@@ -92,5 +93,140 @@ t.test('systemd finds no fault with the units', (t) => {
         '',
       );
   }
+  t.end();
+});
+
+type Probe = { httpGet: { path: string; port: string } };
+type Pod = {
+  terminationGracePeriodSeconds?: number;
+  restartPolicy?: string;
+  enableServiceLinks: boolean;
+  automountServiceAccountToken: boolean;
+  securityContext: object;
+  volumes: { name: string; persistentVolumeClaim?: { claimName: string }; secret?: { secretName: string } }[];
+  containers: {
+    image: string;
+    args: string[];
+    env?: { name: string; value?: string }[];
+    envFrom: { configMapRef: { name: string } }[];
+    ports?: { name: string; containerPort: number }[];
+    securityContext: object;
+    volumeMounts: { name: string; mountPath: string }[];
+  }[];
+};
+type Template = { metadata: { labels: Record<string, string> }; spec: Pod };
+type Manifest = {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string };
+  data?: Record<string, string>;
+  spec?: {
+    template?: Template;
+    selector?: Record<string, unknown>;
+    serviceName?: string;
+    ports?: { targetPort: string }[];
+  };
+};
+
+const manifests = parseAllDocuments(read('ops/kubernetes.yaml')).map((document) => document.toJS() as Manifest);
+const ofKind = (kind: string) => manifests.filter((one) => one.kind === kind);
+const workloads = manifests.filter(({ spec }) => spec?.template !== undefined);
+
+/** Both volumes, and nothing that could be written to but the one. */
+function checkConfined(t: Test, { securityContext, volumes, containers, ...pod }: Pod): void {
+  const [{ securityContext: own, volumeMounts }] = containers as [Pod['containers'][0]];
+  t.match(pod, { enableServiceLinks: false, automountServiceAccountToken: false });
+  t.match(securityContext, { runAsNonRoot: true, runAsUser: 1000, fsGroup: 1000 });
+  t.same(own, { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } });
+  t.same(volumeMounts.map(({ mountPath }) => mountPath).sort(), ['/data', '/run/gatehouse']);
+  t.same(volumeMounts.map(({ name }) => name).sort(), volumes.map(({ name }) => name).sort());
+  const claimed = volumes.map(({ persistentVolumeClaim: claim, secret }) => claim?.claimName ?? secret?.secretName);
+  t.same(claimed, [ofKind('PersistentVolumeClaim')[0]!.metadata.name, 'gatehouse']);
+}
+
+t.test('on Kubernetes each process has settings and volumes that there are, time to drain, and no rights', (t) => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-secrets-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const secrets = { 'redis-url': 'redis://r', 'clickhouse-url': 'http://c', 'bootstrap-key': 'k'.repeat(40) };
+  for (const [name, value] of Object.entries(secrets)) writeFileSync(path.join(folder, name), value);
+  const [settings] = ofKind('ConfigMap');
+  t.same(workloads.map(({ kind }) => kind).sort(), ['Deployment', 'Job', 'StatefulSet', 'StatefulSet']);
+  for (const { kind, spec } of workloads) {
+    const { metadata, spec: pod } = spec!.template!;
+    const part = metadata.labels['part']!;
+    const [{ args, env = [], envFrom }, ...others] = pod.containers as [Pod['containers'][0]];
+    t.same([args, others], [[part], []]);
+    t.ok(COMMANDS.includes(part), part);
+    t.same(envFrom, [{ configMapRef: { name: settings!.metadata.name } }]);
+    const given = Object.fromEntries(env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])));
+    const own = Object.entries({ ...imageSettings, ...settings!.data, ...given }) as [string, string][];
+    const config = readConfig(
+      Object.fromEntries(own.map(([name, value]) => [name, value.replace('/run/gatehouse', folder)])),
+    );
+    t.match(config, { redisUrl: 'redis://r', clickhouseUrl: 'http://c', dataDir: '/data' }, part);
+    t.equal(config.bootstrapKey !== undefined, part === 'migrate', 'one process alone has the first key');
+    if (kind !== 'Job') t.ok(pod.terminationGracePeriodSeconds! > 25 + config.drainSeconds, 'it has the time to drain');
+    checkConfined(t, pod);
+  }
+  t.end();
+});
+
+t.test('on Kubernetes ports, probes and services lead to what there is', (t) => {
+  const open = makeRoutes({ metrics: true }).flatMap(({ path, needs }) => (needs === null ? [path] : []));
+  const [http, metrics] = [Number(imageSettings['GATEHOUSE_PORT']), Number(imageSettings['GATEHOUSE_METRICS_PORT'])];
+  const portsOf: Record<string, object> = { front: { http, metrics }, migrate: {} };
+  const lives = { startupProbe: '/healthz', livenessProbe: '/healthz' };
+  const probesOf: Record<string, object> = { front: { ...lives, readinessProbe: '/readyz/traffic' }, migrate: {} };
+  for (const { kind, spec } of workloads) {
+    const { metadata, spec: pod } = spec!.template!;
+    const part = metadata.labels['part']!;
+    const ports = Object.fromEntries((pod.containers[0]!.ports ?? []).map((one) => [one.name, one.containerPort]));
+    t.same(ports, portsOf[part] ?? { metrics }, part);
+    const probes = Object.entries(pod.containers[0]!).filter(([name]) => name.endsWith('Probe')) as [string, Probe][];
+    t.same(
+      Object.fromEntries(probes.map(([name, { httpGet }]) => [name, httpGet.path])),
+      probesOf[part] ?? lives,
+      part,
+    );
+    t.ok(probes.every(([, { httpGet }]) => open.includes(httpGet.path) && httpGet.port in ports));
+    if (kind !== 'Job') t.same(spec!.selector, { matchLabels: metadata.labels });
+    if (kind === 'StatefulSet') t.ok(ofKind('Service').some((service) => service.metadata.name === spec!.serviceName));
+  }
+  for (const { spec } of ofKind('Service')) {
+    const chosen = workloads
+      .map((one) => one.spec!.template!)
+      .filter(({ metadata: { labels } }) =>
+        Object.entries(spec!.selector!).every(([label, value]) => labels[label] === value),
+      );
+    const names = chosen.flatMap((one) => one.spec.containers[0]!.ports ?? []).map(({ name }) => name);
+    for (const { targetPort } of spec!.ports!) t.ok(names.includes(targetPort), targetPort);
+  }
+  t.end();
+});
+
+t.test('the file for Kubernetes has the fields that Kubernetes knows', (t) => {
+  const types = assetPath('node_modules/kubernetes-types');
+  if (!existsSync(types)) {
+    t.comment('there is no kubernetes-types: not compared');
+    t.end();
+    return;
+  }
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-kubernetes-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const text = manifests.map(
+    ({ apiVersion, kind }, i) =>
+      `import type { ${kind} as T${i} } from 'kubernetes-types/${apiVersion === 'v1' ? 'core/v1' : apiVersion}';\n` +
+      `export const m${i}: T${i} = ${JSON.stringify(manifests[i])};\n`,
+  );
+  writeFileSync(path.join(folder, 'manifests.ts'), text.join(''));
+  const compilerOptions = {
+    ...{ strict: true, noEmit: true, skipLibCheck: true, target: 'es2022', types: [] },
+    ...{ module: 'nodenext', moduleResolution: 'nodenext', paths: { 'kubernetes-types/*': [`${types}/*`] } },
+  };
+  writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['manifests.ts'] }));
+  const { status, stdout } = spawnSync(process.execPath, [assetPath('node_modules/typescript/bin/tsc'), '-p', folder], {
+    encoding: 'utf8',
+  });
+  t.equal(status, 0, stdout);
   t.end();
 });

@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_150,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 75_000,
+  test: 75_150,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;
