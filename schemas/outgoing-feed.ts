@@ -28,14 +28,15 @@ const Body = Type.Enum([...BATCH_BODIES]);
 const NullableTime = Type.Union([ResponseTime, Type.Null()]);
 
 const URL_IS =
-  'Where it goes: batches are posted to an https address, by the rules of webhooks (no private one, port 443 or 8443); messages go to `syslog+tls://HOST[:PORT]`, port 6514 where none is said.';
+  'Where it goes: batches are posted to an https address, by the rules of webhooks (no private one, port 443 or 8443); messages go to `syslog+tls://HOST[:PORT]`, port 6514 where none is said; objects to `s3+https://HOST[:PORT]/PATH[?region=REGION]`.';
 const AUTHORIZATION_IS =
-  'The whole value of the header `Authorization` of each batch; not for syslog. Never shown again.';
+  'The whole value of the header `Authorization` of each batch; for S3 `KEY_ID:SECRET`, which must be there; not for syslog. Never shown again.';
 const SUBMISSIONS_IS = 'false: the audit log comes without `event.submitted`, of which there is one for every event.';
 const PAYLOAD_IS = 'How much of their payload events come with.';
 const FORMAT_IS =
   '`json`: `topic` and `data`, as the feed has them. `ocsf`: an event of OCSF 1.5 for each row, which it holds as `raw_data`.';
-const BODY_IS = '`array`: a batch is one JSON array. `lines`: a line of JSON for each row. Of no meaning for syslog.';
+const BODY_IS =
+  '`array`: a batch is one JSON array. `lines`: a line of JSON for each row. Of no meaning for syslog and S3, whose objects are lines.';
 
 export const OutgoingFeedCreate = Type.Object(
   {

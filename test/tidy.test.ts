@@ -74,7 +74,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   clickhouse: 6_300,
   clients: 1_200,
   dashboard: 17_100,
-  pipelines: 9_800,
+  pipelines: 9_850,
   schemas: 6_000,
   scripts: 1_700,
   'src/audit': 2_600,
@@ -83,7 +83,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/checks': 600,
   'src/commands': 2_100,
   'src/common': 4_600,
-  'src/egress': 660,
+  'src/egress': 740,
   'src/embedded': 2_300,
   'src/hooks': 1_200,
   'src/http': 12_900,
@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_150,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 75_150,
+  test: 75_300,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

@@ -1,6 +1,7 @@
 // One attempt to send a batch of an outgoing feed, and what came of it (behind outgoing-feed-worker.ts).
 // To https it is an array or lines of JSON, signed as the webhooks of alerts are (docs/channels.md); its id follows
-// from what it says, so a batch that is sent again as it was has the same one. To syslog it is a message for each row.
+// from what it says, so a batch that is sent again as it was has the same one. To syslog it is a message for each row;
+// to S3-compatible storage an object (s3-object.ts).
 // Invariant: rows are passed on as their text; nothing of what users sent is parsed and printed again. A batch is taken
 // with a 2xx and with nothing else (redirects are not followed), and by syslog as syslog.ts says.
 // Failure: an error of a closed set, never the receiver's own words.
@@ -8,15 +9,17 @@
 import { createHash } from 'node:crypto';
 import os from 'node:os';
 import type { OutgoingError } from '../../schemas/closed-sets.ts';
+import type { FeedPlace } from '../../schemas/feed.ts';
 import type { OutgoingFeedRecord } from '../../schemas/outgoing-feed.ts';
 import type { FeedItem } from '../../src/audit/feed.ts';
 import { onOneLine } from '../../src/common/exact-json.ts';
 import type { GuardedHttps } from '../../src/egress/guarded-https.ts';
 import { EgressError, type GuardedTls } from '../../src/egress/guarded-tls.ts';
 import { secretsAt, signedHeaders } from '../../src/egress/sign-webhook.ts';
-import { isSyslogAddress, syslogTarget } from '../../src/egress/target-url.ts';
+import { isS3Address, isSyslogAddress, s3Target, syslogTarget } from '../../src/egress/target-url.ts';
 import { ocsfText } from './ocsf.ts';
 import { timeOf } from './row-time.ts';
+import { s3Object } from './s3-object.ts';
 import { sendFrames, syslogFrame } from './syslog.ts';
 
 /** A receiver may store a batch before it answers. */
@@ -25,8 +28,8 @@ const ATTEMPT_MS = 30_000;
 /** `error`: null where it was taken. */
 export type SendResult = { error: OutgoingError | null; statusCode: number | null };
 
-/** `account`: whose feed it is. `atMs`: when it is signed. */
-type Attempt = { account: string; atMs: number; signal: AbortSignal };
+/** `account`: whose feed it is. `place`: what is sent is behind it. `atMs`: when it is signed. */
+type Attempt = { account: string; place: FeedPlace; atMs: number; signal: AbortSignal };
 
 type BatchSenderOptions = {
   https: GuardedHttps;
@@ -46,8 +49,9 @@ export class BatchSender {
   /** undefined: cut short by `signal`. Throws what is no answer of a receiver. */
   async send(feed: OutgoingFeedRecord, items: readonly FeedItem[], attempt: Attempt): Promise<SendResult | undefined> {
     try {
-      const isSyslog = isSyslogAddress(feed.url);
-      return await (isSyslog ? this.#tell(feed, items, attempt) : this.#post(feed, items, attempt));
+      if (isSyslogAddress(feed.url)) return await this.#tell(feed, items, attempt);
+      if (isS3Address(feed.url)) return await this.#put(feed, items, attempt);
+      return await this.#post(feed, items, attempt);
     } catch (error) {
       if (!(error instanceof EgressError)) throw error;
       return error.reason === 'aborted' ? undefined : { error: error.reason, statusCode: null };
@@ -69,9 +73,21 @@ export class BatchSender {
       ...signedHeaders(secretsAt(feed, atMs), { id, atMs, body }),
     };
     const post = { headers, body: Buffer.from(body), timeoutMs: ATTEMPT_MS, signal };
-    const { status } = await this.#options.https.post(feed.url, post);
-    const isTaken = status >= 200 && status < 300;
-    return { error: isTaken ? null : 'status', statusCode: isTaken ? null : status };
+    return resultOf((await this.#options.https.post(feed.url, post)).status);
+  }
+
+  async #put(
+    feed: OutgoingFeedRecord,
+    items: readonly FeedItem[],
+    { account, place, atMs, signal }: Attempt,
+  ): Promise<SendResult> {
+    const to = s3Target(feed.url, this.#options.allowedHosts);
+    if (typeof to === 'string') return { error: 'private_address', statusCode: null };
+    const body = Buffer.from(items.map((item) => `${lineOf(item, feed.format, account)}\n`).join(''));
+    const firstMs = timeOf(JSON.parse(items[0]!.text));
+    const { url, headers } = s3Object(to, { feed, place, firstMs, body, atMs });
+    const put = { method: 'PUT', headers, body, timeoutMs: ATTEMPT_MS, signal } as const;
+    return resultOf((await this.#options.https.post(url, put)).status);
   }
 
   async #tell(
@@ -89,6 +105,11 @@ export class BatchSender {
     await way.during(target, { timeoutMs: ATTEMPT_MS, signal }, (tls) => sendFrames(tls, frames));
     return { error: null, statusCode: null };
   }
+}
+
+function resultOf(status: number): SendResult {
+  const isTaken = status >= 200 && status < 300;
+  return { error: isTaken ? null : 'status', statusCode: isTaken ? null : status };
 }
 
 function lineOf(item: FeedItem, format: OutgoingFeedRecord['format'], account: string): string {

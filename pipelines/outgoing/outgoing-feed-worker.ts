@@ -192,6 +192,7 @@ export class OutgoingFeedWorker implements Part {
     if (rows > 0) {
       const result = await sender.send(record, page.items, {
         account: turn.account,
+        place: state.place,
         atMs: Date.now(),
         signal: turn.signal,
       });

@@ -1,5 +1,5 @@
-// A POST over https to an address that users gave (behind the webhook and chat channels, outgoing feeds and checks), by
-// the guarded way out (guarded-tls.ts). The URL is checked first. node:https on that socket rather than fetch: no proxy
+// A POST or PUT over https to an address that users gave (behind webhooks, chats, outgoing feeds and checks), by the
+// guarded way out (guarded-tls.ts). The URL is checked first. node:https on that socket rather than fetch: no proxy
 // variables, no redirects; connections are one call's, but where kept ones are handed in (kept-connections.ts).
 // Invariant: of an answer the status, Retry-After and its first 4 KiB are kept, or its whole body, where that is asked
 // for: then an answer that breaks off, or is longer, is none.
@@ -22,6 +22,8 @@ const HEAD_BYTES_MAX = 8 * 1024;
 const INTERIM_MAX = 10;
 
 export type Post = {
+  /** Left out: POST. */
+  method?: 'PUT';
   headers: Readonly<Record<string, string>>;
   body: Buffer;
   /** For everything: name, connection, TLS, request, answer. */
@@ -69,7 +71,7 @@ function exchange(way: Way, { url, host, port }: TargetUrl, post: Post, over: Ab
   return new Promise((resolve, reject) => {
     const request = httpsRequest({
       ...('agent' in way ? way : { createConnection: () => way }),
-      method: 'POST',
+      method: post.method ?? 'POST',
       host,
       port,
       path: `${url.pathname}${url.search}`,

@@ -84,6 +84,27 @@ export function syslogTarget(text: string, allowedHosts: ReadonlySet<string>): T
   return targetUrl(`https://${host}${port}`, allowedHosts, SYSLOG_PORTS);
 }
 
+/** The host, the path under which objects are put, and the region. */
+const S3_FORM = /^s3\+https:\/\/([^/?#]+)(\/[^?#]*)?(?:\?region=([a-z0-9-]{1,64}))?$/;
+/** What is signed as it stands: segments that need no percent code, and that no parser mends. */
+const S3_PATH = /^(\/(?!\.{1,2}(\/|$))[A-Za-z0-9._~-]+)*\/?$/;
+const S3_REGION = 'us-east-1';
+
+export type S3Target = { target: TargetUrl; region: string };
+
+export function isS3Address(text: string): boolean {
+  return text.startsWith('s3+https:');
+}
+
+/** What is wrong with `s3+https://HOST[:PORT]/PATH[?region=REGION]`, for the person who set it; or where it leads. */
+export function s3Target(text: string, allowedHosts: ReadonlySet<string>): S3Target | string {
+  const [, host, path = '/', region = S3_REGION] = S3_FORM.exec(text) ?? [];
+  if (host === undefined) return 'must be s3+https://HOST/PATH, with ?region=REGION behind it where there is one';
+  if (!S3_PATH.test(path)) return 'may hold letters, digits and . _ ~ - in its path, and no empty part';
+  const target = targetUrl(`https://${host}${path}`, allowedHosts);
+  return typeof target === 'string' ? target : { target, region };
+}
+
 /** What is wrong with an address that is kept and shown without its query; undefined: nothing. */
 export function urlProblem(text: string, allowedHosts: ReadonlySet<string>): string | undefined {
   const target = targetUrl(text, allowedHosts);

@@ -20,7 +20,14 @@ import { mintId } from '../common/ids.ts';
 import { OUTGOING_FEEDS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
-import { isSyslogAddress, syslogTarget, urlProblem, withoutQuery } from '../egress/target-url.ts';
+import {
+  isS3Address,
+  isSyslogAddress,
+  s3Target,
+  syslogTarget,
+  urlProblem,
+  withoutQuery,
+} from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
 import { answering, type CommandArgs, commit, is, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
@@ -29,6 +36,8 @@ import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
 import type { Actor } from './principal.ts';
 import { newSecret, rotatedSecret } from './webhook-secret.ts';
 
+/** `ID:SECRET`. */
+const S3_KEYS = /^[^\s:]{1,128}:[!-~]{1,512}$/;
 const NO_HOSTS: ReadonlySet<string> = new Set();
 
 /** `allowedHosts`: names that the operator lets through (target-url.ts). */
@@ -154,10 +163,11 @@ export class OutgoingFeeds {
   /** Throws ServiceError validation_failed. */
   #keepSound({ url, authorization }: OutgoingFeedRecord): void {
     const { allowedHosts = NO_HOSTS } = this.#store;
-    const isSyslog = isSyslogAddress(url);
-    const problem = isSyslog ? syslogTarget(url, allowedHosts) : urlProblem(url, allowedHosts);
+    const problem = problemOf(url, allowedHosts);
     if (typeof problem === 'string') throw invalid('/url', problem);
-    if (isSyslog && authorization !== null) throw invalid('/authorization', 'has no meaning for syslog');
+    if (isSyslogAddress(url) && authorization !== null) throw invalid('/authorization', 'has no meaning for syslog');
+    if (isS3Address(url) && !S3_KEYS.test(authorization ?? ''))
+      throw invalid('/authorization', 'must be the id of an access key and its secret, with a colon between');
   }
 }
 
@@ -209,6 +219,11 @@ function shown(record: OutgoingFeedRecord, text: string | undefined = undefined)
   };
   const { id, name, ...more } = rest;
   return { id, name, url: withoutQuery(url), authorization_set: authorization !== null, ...more, progress };
+}
+
+function problemOf(url: string, allowedHosts: ReadonlySet<string>): unknown {
+  if (isSyslogAddress(url)) return syslogTarget(url, allowedHosts);
+  return isS3Address(url) ? s3Target(url, allowedHosts) : urlProblem(url, allowedHosts);
 }
 
 function invalid(path: string, message: string): ServiceError {
