@@ -117,7 +117,7 @@ const OWN: Record<string, readonly string[]> = {
     'src/ingest/spans-intake.ts',
   ],
   'answers to exporters, names of members and agents; values of spans go by exact-json.ts': [
-    ...['answers', 'span-owners', 'span-payload'].map((name) => `src/otlp/${name}.ts`),
+    ...['answers', 'gateway-trace', 'span-export', 'span-owners', 'span-payload'].map((name) => `src/otlp/${name}.ts`),
   ],
   'answers of the service, read by a client; what it sends is text from the moment it is given': [
     ...['gatehouse', 'transport'].map((name) => `clients/typescript/src/${name}.ts`),

@@ -90,7 +90,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/ingest': 8_150,
   'src/mcp': 2_100,
   'src/metrics': 900,
-  'src/otlp': 3_400,
+  'src/otlp': 3_600,
   'src/policy': 16_300,
   'src/process': 950,
   'src/processes': 1_900,
@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_150,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 75_300,
+  test: 75_450,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

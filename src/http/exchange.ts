@@ -8,6 +8,8 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, ServiceError } from '../common/errors.ts';
 import { PART_TAKEN_MS_MAX } from '../common/limits.ts';
 import { type SpansForm, statusBody, typeOf } from '../otlp/answers.ts';
+import type { GatewayTrace } from '../otlp/gateway-trace.ts';
+import type { SpanExport } from '../otlp/span-export.ts';
 import type { Log } from '../process/log.ts';
 import { CLEARED_COOKIES } from './admission/browser-sessions.ts';
 import type { Cors } from './admission/cors.ts';
@@ -33,6 +35,8 @@ export type ExchangeHost = {
   readonly bodies: Set<BodyParts>;
   /** Behind these answers wait. */
   readonly unread: Set<UnreadBody>;
+  /** undefined: no spans are sent. */
+  readonly traces: Pick<SpanExport, 'begin'> | undefined;
   /** undefined: pages of other origins may not call. */
   readonly cors: Cors | undefined;
   /** Does the transport end a connection behind its last answer under a client that is still sending? */
@@ -92,6 +96,8 @@ export class Exchange {
   requestId = '';
   /** The caller's trace, as its `traceparent` has it; '' where there is none. */
   traceparent = '';
+  /** The span that is sent to a collector; undefined, as for most: none is. */
+  trace: GatewayTrace | undefined = undefined;
   /** The origin of the page that asks; '' where none does. */
   origin = '';
   /** It came with a session's cookie, and goes by it: where that is of no use the answer takes it away. */
@@ -187,6 +193,7 @@ export class Exchange {
   begin(head: Head): void {
     this.requestId = head.requestId;
     this.traceparent = head.traceparent;
+    if (this.#host.traces !== undefined) this.trace = this.#host.traces.begin(head.traceparent);
     if (head.browser !== undefined) this.origin = head.browser.origin;
     if (!head.closes || !this.#host.closesUnderSenders || !(head.isChunked || head.contentLength > 0)) return;
     const unread = new UnreadBody();

@@ -16,6 +16,7 @@ import { dropOptionalNulls } from '../common/optional-nulls.ts';
 import { errorDetails, validationFailed } from '../common/validation.ts';
 import type { Answer, Caller } from '../ingest/ingest-parts.ts';
 import { parseJson } from '../ingest/json.ts';
+import type { JudgedEvent } from '../otlp/gateway-trace.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
 import { type Authenticator, invalidToken, rightsFor } from './admission/authenticate.ts';
@@ -246,7 +247,12 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     this.query = { ...this.query, agent_id: query['agent_id']!.repeats ? [agent] : agent };
   }
 
-  accepted({ body, contentType, release }: Answer): void {
+  judged(event: JudgedEvent): void {
+    this.exchange.trace?.judged(event);
+  }
+
+  accepted({ body, contentType, release, isOwnForm }: Answer): void {
+    if (isOwnForm !== true && !this.entry.takesOtlp) this.exchange.trace?.answered(body);
     const type = contentType === undefined ? NO_TYPE : { contentType };
     this.exchange.send({ status: this.entry.successStatus, body, onSent: release, ...type });
     this.releaseBody();

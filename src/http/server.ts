@@ -14,6 +14,7 @@ import {
   SUBMISSIONS_IN_FLIGHT_MAX,
 } from '../common/limits.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import { SpanExport } from '../otlp/span-export.ts';
 import type { Config } from '../process/config.ts';
 import type { Log } from '../process/log.ts';
 import type { AccountQuotas } from '../registry/account-quota.ts';
@@ -58,6 +59,8 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' 
     | 'trustedProxies'
     | 'publicUrl'
     | 'operatorKeys'
+    | 'tracesUrl'
+    | 'tracesPercent'
   >;
   routes: readonly Route[];
   cache: KnownCaller & Pick<RegistryCache, 'connection'>;
@@ -90,6 +93,7 @@ export class Server {
   readonly #sessionUses: KeyUses;
   readonly #connectionUses: KeyUses;
   readonly #requestLog: RequestLog;
+  readonly #traces: SpanExport | undefined;
   readonly #answerMsMax: number;
   #sweep: NodeJS.Timeout | undefined;
   #lastRequestMs = 0;
@@ -109,8 +113,9 @@ export class Server {
     const { corsOrigins, trustedProxies, publicUrl } = options.config;
     const callers = new CallerAddresses(trustedProxies);
     const cors = corsOrigins === undefined ? undefined : new Cors(corsOrigins);
+    this.#traces = spanExportOf(options);
     this.#host = {
-      cors,
+      ...{ cors, traces: this.#traces },
       closesUnderSenders: options.transport.name === 'uws',
       log: options.log,
       draining: false,
@@ -123,6 +128,7 @@ export class Server {
         if (exchange.taken !== undefined) shedding.release(exchange.taken, isServed(status));
         count(exchange, status, nowMs);
         this.#requestLog.ended(exchange, status, nowMs);
+        if (exchange.trace !== undefined) this.#traces?.take(exchange.trace.ended(endOf(exchange, status, nowMs)));
       },
     };
     this.#admission = new Admission({
@@ -136,10 +142,8 @@ export class Server {
       verdicts: new ConnectionVerdicts(options.cache),
       cors,
       callers,
-      signIns: new AddressLimit(),
-      operators: new Operators(options.config.operatorKeys),
-      sessionUses: this.#sessionUses,
-      connectionUses: this.#connectionUses,
+      ...{ signIns: new AddressLimit(), operators: new Operators(options.config.operatorKeys) },
+      ...{ sessionUses: this.#sessionUses, connectionUses: this.#connectionUses },
       browsers: new BrowserSessions({ publicUrl, isTrusted: (peer) => callers.trusts(peer) }),
       shedding,
       scheduler,
@@ -167,6 +171,7 @@ export class Server {
     this.#keyUses.start();
     this.#sessionUses.start();
     this.#connectionUses.start();
+    this.#traces?.start();
     this.#sweep = setInterval(() => this.#failForgotten(), REQUEST_SWEEP_MS);
     this.#sweep.unref();
     return this.#transport.listen(host, port);
@@ -182,6 +187,7 @@ export class Server {
     clearInterval(this.#sweep);
     this.#transport.close();
     this.#requestLog.close();
+    await this.#traces?.stop();
     await Promise.all([this.#keyUses, this.#sessionUses, this.#connectionUses].map((uses) => uses.stop()));
   }
 
@@ -288,6 +294,16 @@ function answerUnreadable(metrics: Metrics, requestLog: RequestLog): Unreadable 
       body: errorBody(error, requestId, undefined),
     };
   };
+}
+
+function spanExportOf({ config, metrics, log }: ServerOptions): SpanExport | undefined {
+  const { tracesUrl: url, tracesPercent: percent } = config;
+  return url === undefined ? undefined : new SpanExport({ url, percent, metrics, log });
+}
+
+function endOf({ route, requestId, account, refusedBy, startedMs }: Exchange, status: number, nowMs: number) {
+  const endMs = Date.now();
+  return { route, requestId, account, status, code: refusedBy?.code, startMs: endMs - (nowMs - startedMs), endMs };
 }
 
 function allowed(methods: Map<Method, Route>): string {

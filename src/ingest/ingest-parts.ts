@@ -7,6 +7,7 @@ import type { PolicyMatch } from '../../schemas/event.ts';
 import type { NamedQuestion } from '../checks/account-checks.ts';
 import type { SteadyClock } from '../common/steady-clock.ts';
 import type { Pause } from '../common/steps.ts';
+import type { JudgedEvent } from '../otlp/gateway-trace.ts';
 import type { Allowances } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { OutsideAnswer, WatchVerdict } from '../policy/outside.ts';
@@ -43,11 +44,15 @@ export type Answer = {
   contentType?: string;
   release?: (() => void) | undefined;
   isRepeat?: boolean;
+  /** Not as ingestion has made it: in the form of a decision point. */
+  isOwnForm?: true;
 };
 /** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
 export type Caller = {
   accepted(answer: Answer): void;
   refused(error: unknown): void;
+  /** What policies said of an event whose answer has a form of its own. */
+  judged?(event: JudgedEvent): void;
   /** Called where the submission leaves the loop that answers: it is no measure of how far that is behind. */
   offloaded(): void;
   /** Has the client left? Then nothing is recorded that has not been sent to Redis. */

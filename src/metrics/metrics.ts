@@ -70,6 +70,7 @@ export const METRICS = {
   gatehouse_requests_total: { kind: 'counter', of: 'front', labels: ['route', 'status'], help: 'Answered requests; status aborted: the client left before its answer' },
   gatehouse_request_seconds: { kind: 'histogram', of: 'front', labels: ['route'], help: 'From the head of a request to its answer, without long polls' },
   gatehouse_request_lines_left_out_total: { kind: 'counter', of: 'front', labels: [], help: 'Lines of the log about requests that were refused or slow, left out because there were more than 50 a second' },
+  gatehouse_spans_left_out_total: { kind: 'counter', of: 'front', labels: [], help: 'Spans of requests that were not sent, since the collector was away too long or refused them' },
   gatehouse_long_poll_seconds: { kind: 'histogram', of: 'front', labels: ['route'], buckets: POLL_BUCKETS, help: 'The same of requests that waited on purpose' },
   gatehouse_open_connections: { kind: 'gauge', of: 'front', labels: [], help: 'Open connections of callers' },
   gatehouse_requests_limited_total: { kind: 'counter', of: 'front', labels: [], help: 'Requests over the limit of their key (429)' },

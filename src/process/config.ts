@@ -80,6 +80,8 @@ export const SETTINGS = {
   drainSeconds: { env: 'GATEHOUSE_DRAIN_SECONDS', schema: integer(0, 600), default: '0', description: 'A front that is asked to end answers `/readyz/traffic` and `/readyz` with 503 and everything else as before for so long, until load balancers know it; then it drains' },
   logLevel: { env: 'GATEHOUSE_LOG_LEVEL', schema: Type.Enum(['silent', 'error', 'warn', 'info', 'debug']), default: 'info', description: 'Least severe level that is logged' },
   logFormat: { env: 'GATEHOUSE_LOG_FORMAT', schema: Type.Enum(['auto', 'json', 'text']), default: 'auto', description: 'How a line of the log looks: `json`, or `text` for people; `auto`: text where standard error is a terminal' },
+  tracesUrl: { env: 'GATEHOUSE_TRACES_URL', schema: text({ pattern: '^https?://' }), default: undefined, description: 'Where fronts send spans of a share of requests, by OTLP/HTTP in JSON: `http://collector:4318/v1/traces`. Default: none', address: 'public' },
+  tracesPercent: { env: 'GATEHOUSE_TRACES_PERCENT', schema: integer(1, 100), default: '1', description: 'Of a hundred requests, so many have their spans sent there' },
   processName: { env: 'GATEHOUSE_PROCESS_NAME', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,100}$' }), default: undefined, description: 'Stable name of a pipelines or backtests process: one that comes back under its name takes up at once what it had' },
 } as const satisfies Record<string, Setting>;
 

@@ -78,7 +78,7 @@ export function answer(
   decide(call, parts, question, caller)
     .then(answerOf)
     .then(
-      (body) => caller.accepted({ body }),
+      (body) => caller.accepted({ body, isOwnForm: true }),
       (error: unknown) => caller.refused(error),
     );
 }
@@ -106,7 +106,8 @@ export async function decide(
       whenGone: (waiting) => caller.whenGone(waiting),
     });
   });
-  const { id, result, redacted } = event;
+  const { id, result, redacted, text } = event;
+  caller.judged?.({ id, type: text.string('type') as EventType, policy_result: result });
   const isPending = result.outcome === 'pending';
   const word = isPending ? await undecided(call, parts, result, caller) : wordOf(event);
   const isOld = isPending || isRepeat;

@@ -66,7 +66,10 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
     submit(call: HookCall, parts, caller) {
       const { eventBytesMax } = parts.limits;
       const answer = (said: HookReply, event: string | null) =>
-        caller.accepted({ body: call.query.form === 'command' ? commandText(said, event) : said.answer });
+        caller.accepted({
+          body: call.query.form === 'command' ? commandText(said, event) : said.answer,
+          isOwnForm: true,
+        });
       // A command says any error as a no by itself.
       const noTo = call.query.form === 'command' ? () => undefined : noToUnread(tool, call.body);
       let hook: ObjectText;

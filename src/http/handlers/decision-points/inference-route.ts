@@ -46,7 +46,7 @@ export const inferenceRoute = route({
   },
   submit(call: InferenceCall, parts, caller) {
     verdictOf(call, parts, caller).then(
-      (body) => caller.accepted({ body }),
+      (body) => caller.accepted({ body, isOwnForm: true }),
       (error: unknown) => caller.refused(asFailure(error)),
     );
   },
