@@ -1,5 +1,6 @@
 // What is left of budgets, as it is listed (GET /v1/budgets).
 import Type from 'typebox';
+import { POLICY_MODES } from './closed-sets.ts';
 import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
@@ -12,6 +13,11 @@ const Spent = (description: string, example: string | number) =>
 export const BudgetState = Type.Object({
   policy_id: about(Type.String(), 'The budget.', exampleId('pol')),
   name: about(Type.String(), 'The name of the policy.', 'support, a day'),
+  mode: about(
+    Type.Enum([...POLICY_MODES]),
+    '`shadow`: it stops nothing, and what it would have refused is not spent.',
+    'enforce',
+  ),
   per: about(Type.String(), 'What has a budget of its own: `agent`, `account`, `trace`, or a path.', 'agent'),
   scope: about(
     Type.Union([Type.String(), Type.Null()]),
@@ -37,7 +43,7 @@ export type BudgetState = Type.Static<typeof BudgetState>;
 export const BudgetStates = Type.Object({
   items: about(
     Type.Array(BudgetState),
-    `The budgets in force, the policies in the order in which they were made; of each at most ${BUDGET_SCOPES_MAX} scopes, of those that were used in the window.`,
+    `The budgets in force and those that are shadows, the policies in the order in which they were made; of each at most ${BUDGET_SCOPES_MAX} scopes, of those that were used in the window.`,
   ),
 });
 export type BudgetStates = Type.Static<typeof BudgetStates>;

@@ -1,5 +1,5 @@
 // The policies that come with the service, each one click from being tried: it is made in shadow mode, where nothing
-// comes of it but its report, and promoted from there; sequences, which cannot be shadows, with the action `log` alone.
+// comes of it but its report, and promoted from there.
 // Invariant: what is sent is the text that the service answered, so numbers stay as they are written in the files.
 // Failure: a refusal, as of a name that is taken, is shown; what was made stays made.
 import { useState } from 'preact/hooks';
@@ -21,8 +21,7 @@ export function ReadyPolicies({ onClose }: { onClose: () => void }) {
     <Dialog title="Ready policies" onClose={onClose}>
       <p>
         Each is made as a shadow: for 14 days it is judged on what agents do, and nothing comes of it but its report.
-        From there it is changed, or promoted. One that asks what was before cannot be a shadow: it is made to record
-        what it matches, and stops nothing.
+        From there it is changed, or promoted.
       </p>
       <Reading of={reading}>
         <ul class="ready">
@@ -39,19 +38,16 @@ function Ready({ one: { name, description, file, policy } }: { one: ReadyPolicy 
   const [made, setMade] = useState<string>();
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
-  const isShadow = !policy.text.includes('"type":"sequence"');
   const make = async () => {
     if (busy) return;
     setBusy(true);
     setError(undefined);
     try {
-      const { value } = await call<Policy>('POST', 'v1/policies', {
-        rawBody: isShadow ? asShadow(policy) : recording(policy),
-      });
+      const { value } = await call<Policy>('POST', 'v1/policies', { rawBody: asShadow(policy) });
       setMade(value.id);
       announce(
         <>
-          <Literal text={name} /> {isShadow ? 'is tried as a shadow.' : 'records what it matches.'}
+          <Literal text={name} /> is tried as a shadow.
         </>,
       );
       changed('v1/policies', 'v1/audit-logs');
@@ -71,7 +67,7 @@ function Ready({ one: { name, description, file, policy } }: { one: ReadyPolicy 
       </div>
       {made === undefined ? (
         <button type="button" aria-busy={busy} onClick={() => void make()}>
-          {isShadow ? 'Try it as a shadow' : 'Record what it matches'}
+          Try it as a shadow
           <span class="hidden">: {name}</span>
         </button>
       ) : (
@@ -86,8 +82,4 @@ function Ready({ one: { name, description, file, policy } }: { one: ReadyPolicy 
 
 function asShadow({ text }: RawJson): string {
   return `{"mode":"shadow",${text.slice(text.indexOf('{') + 1)}`;
-}
-
-function recording({ text }: RawJson): string {
-  return text.replace(/"actions":\[[^\]]*\]/, '"actions":["log"]');
 }

@@ -184,7 +184,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     for (let i = 0; i < body.elements; i++)
       this.#judgements.push(atOnce(body.judging(i, this.#agent, this.#rules, allowance)));
     this.#shadows = this.#shadowsToJudge();
-    this.#shadows?.judge(body, this.#agent);
+    this.#shadows?.judge();
     this.#reserve();
   }
 
@@ -196,7 +196,7 @@ class Submission implements QuotaWaiter, AppendCaller {
       await pause();
     }
     this.#shadows = this.#shadowsToJudge();
-    await this.#shadows?.judgeWithPauses(body, this.#agent, pause);
+    await this.#shadows?.judgeWithPauses(pause);
     this.#reserve();
   }
 
@@ -204,8 +204,8 @@ class Submission implements QuotaWaiter, AppendCaller {
   #shadowsToJudge(): ShadowJudging | undefined {
     const { shadows } = this.#rules;
     if (shadows === undefined || this.#agent.status === 'inactive') return undefined;
-    const { shadow } = this.#parts;
-    return new ShadowJudging({ shadow, shadows, request: this.#request, nowMs: this.#readAt });
+    const [parts, request, rules, body, agent] = [this.#parts, this.#request, this.#rules, this.#body!, this.#agent];
+    return new ShadowJudging({ parts, request, rules, shadows, body, agent, nowMs: this.#readAt });
   }
 
   #reserve(): void {
@@ -246,8 +246,7 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   #askBudgets(judged: readonly (Decided | null)[]): void {
     const [agent, body, nowMs] = [this.#agent, this.#body!, this.#readAt];
-    this.#arrivals = Arrivals.of(this.#parts.clock, judged, nowMs);
-    const of = { agent, body, judgements: this.#judgements, judged, arrivals: this.#arrivals, nowMs };
+    const of = { agent, body, judgements: this.#judgements, judged, arrivals: this.#arrivalsOf(judged), nowMs };
     const budgets = new BudgetsAsked({ ...of, prices: this.#rules.prices });
     this.#budgets = budgets;
     const { account } = this.#request;
@@ -269,13 +268,12 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   #askSequences(judged: readonly (Decided | null)[]): void {
-    const arrivals = this.#arrivals ?? Arrivals.of(this.#parts.clock, judged, this.#readAt);
+    const arrivals = this.#arrivalsOf(judged);
     const asked = sequencesAsked(this.#judgements, judged, { agent: this.#agent.id, arrivals });
     if (asked === undefined) {
       this.#decided(judged);
       return;
     }
-    this.#arrivals = arrivals;
     const submission = asked.events[0]!.id;
     const refused = (error: unknown) => this.refused(error);
     this.#parts.sequences.ask(
@@ -340,13 +338,17 @@ class Submission implements QuotaWaiter, AppendCaller {
       this.#append(judged);
       return;
     }
-    this.#shadows.decide(judged, () => {
-      try {
-        this.#append(judged);
-      } catch (error) {
-        this.refused(error);
-      }
-    });
+    const decided = () =>
+      attempt(
+        () => this.#append(judged),
+        (error) => this.refused(error),
+      );
+    this.#shadows.decide(judged, () => this.#arrivalsOf(judged), decided);
+  }
+
+  #arrivalsOf(judged: readonly (Decided | null)[]): Arrivals {
+    this.#arrivals ??= Arrivals.of(this.#parts.clock, judged, this.#readAt);
+    return this.#arrivals;
   }
 
   #append(judged: readonly (Decided | null)[]): void {
@@ -354,7 +356,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     if (this.#caller.isGone) throw callerLeft();
     this.#inHand?.refuseLate();
     this.#judged = judged;
-    const arrivals = this.#arrivals ?? Arrivals.of(this.#parts.clock, judged, this.#readAt);
+    const arrivals = this.#arrivalsOf(judged);
     if (this.#rules.outside.watches && this.#request.verdict === undefined)
       this.#watched = watchedOf({ judgements: this.#judgements, judged }, (i) => arrivals.fix(i));
     const encoded = this.#withAside(this.#body!.encode(this.#agent, judged, arrivals), judged);
@@ -371,10 +373,10 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   /** With what is said beside the rows: by shadows, and what the events cost. */
   #withAside(encoded: Encoded, judged: readonly (Decided | null)[]): Encoded {
-    const said = this.#shadows?.element(judged);
     const { prices } = this.#rules;
     const costs = prices === undefined ? undefined : costElement(prices, this.#body!, judged);
-    const aside = [said, costs, this.#budgets?.element(judged)].filter((element) => element !== undefined);
+    const charged = this.#budgets?.element(judged);
+    const aside = [...(this.#shadows?.elements(judged) ?? []), costs, charged].filter((one) => one !== undefined);
     return aside.length === 0 ? encoded : { ...encoded, summaries: [...encoded.summaries, ...aside] };
   }
 
@@ -395,6 +397,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   appended(): void {
     const counted = this.#counted;
     const ids = counted === undefined ? NO_IDS : toSettle(counted.asked, this.#judged);
+    this.#shadows?.recorded();
     if (ids.length === 0) this.#recorded();
     else void this.#parts.sequences.settle(this.#request.account, ids, counted!.atMs).then(() => this.#recorded());
   }
@@ -415,11 +418,14 @@ class Submission implements QuotaWaiter, AppendCaller {
     this.#release();
     this.#answer?.release?.();
     // After a lost answer what is held ends by itself: the append may have landed.
-    if (this.#budgets !== undefined && !(error instanceof ServiceError && error.recorded === 'unknown'))
-      this.#parts.spends.release(this.#request.account, this.#budgets.releases());
+    const isUnknown = error instanceof ServiceError && error.recorded === 'unknown';
+    if (!isUnknown) {
+      if (this.#budgets !== undefined) this.#parts.spends.release(this.#request.account, this.#budgets.releases());
+      this.#shadows?.release();
+    }
     const token = this.#token;
     // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
-    if (token === undefined || (error instanceof ServiceError && error.recorded === 'unknown')) {
+    if (token === undefined || isUnknown) {
       this.#end(error);
       return;
     }

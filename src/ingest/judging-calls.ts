@@ -78,10 +78,7 @@ export async function performCall(message: CallMessage, work: JudgingWork, parts
   const { account } = work;
   switch (message.name) {
     case 'askShadows':
-      return new Promise((answered) => {
-        const told = (grants: readonly unknown[]) => answered(grants.map((one) => one ?? null));
-        shadow.counters.ask(account, message.args.agent, message.args.requests, told);
-      });
+      return new Promise((answered) => shadow.counters.ask(account, message.args.agent, message.args.asked, answered));
     case 'ask':
       return new Promise((counted, refused) => {
         rateLimits.ask(account, message.args.agent, message.args.requests, { counted, refused });

@@ -19,6 +19,7 @@ import type { ReadMessage } from './hook-reading.ts';
 import type { AskedOutside, MatchedPolicy, ShadowSums, WatchedEvent } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
 import type { QuotaGrant, QuotaRequest, QuotaReturn } from './rate-limit-batcher.ts';
+import type { ShadowGrants, ShadowsAsked } from './shadow-counters.ts';
 
 export type ThreadData = { prefix: string; partitions: number; eventBytesMax: number };
 
@@ -85,8 +86,7 @@ export type Calls = {
   /** Not waited for. */
   releaseSpends: { args: { requests: readonly SpendRequest[] }; answer: undefined };
   unknownBudgets: { args: { policyIds: readonly string[] }; answer: undefined };
-  /** null: unknown. */
-  askShadows: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly (QuotaGrant | null)[] };
+  askShadows: { args: { agent: string; asked: ShadowsAsked }; answer: ShadowGrants };
   /** The answers of checks outside. */
   askOutside: { args: { questions: readonly AskedOutside[] }; answer: readonly OutsideAnswer[] };
   /** Not waited for. */

@@ -39,6 +39,7 @@ import {
   type ToThread,
 } from './judging-messages.ts';
 import type { QuotaRequest } from './rate-limit-batcher.ts';
+import { nothingOf } from './shadow-counters.ts';
 import { SpanJudging } from './span-judging.ts';
 import { spendAmounts } from './spend-amounts.ts';
 import { WasmCodec } from './wasm-codec.ts';
@@ -322,10 +323,10 @@ function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): I
       allowances: shadowAllowances,
       onJudged: (counts) => sums.shadows(counts),
       counters: {
-        ask: (_account, agentId, requests, answered) =>
-          void call(id, 'askShadows', { agent: agentId, requests: requests.map(sentAsk) }).then(
-            (grants) => answered(grants.map((grant) => grant ?? undefined)),
-            () => answered(requests.map(() => undefined)),
+        ask: (_account, agentId, asked, answered) =>
+          void call(id, 'askShadows', { agent: agentId, asked: { ...asked, limits: asked.limits.map(sentAsk) } }).then(
+            answered,
+            () => answered(nothingOf(asked)),
           ),
       },
     },

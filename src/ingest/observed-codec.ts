@@ -38,6 +38,8 @@ class ObservedBody implements DecodedBody {
   readonly #request: IngestRequest;
   readonly #submissions: readonly ObservedSubmission[];
   readonly #before: readonly (AskedBefore | undefined)[];
+  /** What the call that was asked about was to sequences. */
+  readonly #occurred = new Set<number>();
 
   constructor(
     request: IngestRequest,
@@ -60,14 +62,19 @@ class ObservedBody implements DecodedBody {
       judgement = { ...judgement, redacted };
     }
     // It has occurred already.
-    if (this.#isDecided(index, judgement.redacted)) judgement = { ...judgement, sequences: null };
+    if (this.#isDecided(index, judgement.redacted)) {
+      this.#occurred.add(index);
+      judgement = { ...judgement, sequences: null };
+    }
     const call = this.#asked(index, agent, judgement);
     return call === undefined ? judgement : without(yield* steps(rules.judging(call)), judgement);
   }
 
   *judgingShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): Steps<ShadowJudgement> {
     if (this.#isAsked(index)) return null;
-    return uncounted(yield* steps(shadows.judging(this.#view(index, agent), allowance)));
+    const judgement = uncounted(yield* steps(shadows.judging(this.#view(index, agent), allowance)));
+    if (judgement === null || 'skipped' in judgement || !this.#occurred.has(index)) return judgement;
+    return { ...judgement, sequences: null };
   }
 
   /** What was asked about before it was done, of an event that matches something; undefined: it was not, or nothing. */

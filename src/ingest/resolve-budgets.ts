@@ -9,7 +9,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { SettledElement, SettledHead } from '../../schemas/entry.ts';
 import type { BudgetReserved } from '../../schemas/event.ts';
 import type { PriceList } from '../common/prices/price-list.ts';
-import { holdsSecret, type Judgement, type RuleMatch, type SpendCheck } from '../policy/judgement.ts';
+import { type Decision, holdsSecret, type Judgement, type RuleMatch, type SpendCheck } from '../policy/judgement.ts';
 import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
 import type { Reserve, SpendAnswer, SpendOf, SpendRequest } from '../policy/quotas/spend-store.ts';
 import { budgetMatch, budgetReserved, type Reserved, readReserved } from '../policy/spends/spend-detail.ts';
@@ -40,7 +40,10 @@ type Parts = {
   arrivals: Arrivals;
   prices: PriceList | undefined;
   nowMs: number;
+  /** Given for budgets that are tried: does a policy in force block the event that it does not copy? */
+  isKeptOut?: (entry: SpendCheck['entry'], decision: Decision) => boolean;
 };
+type ToReserve = { check: SpendCheck; judgement: Judgement; estimate: Pick<Reserve, 'fixed' | 'rate' | 'output'> };
 type SpendCall = { element: number; check: SpendCheck; request: SpendRequest };
 
 export class BudgetsAsked {
@@ -66,6 +69,11 @@ export class BudgetsAsked {
 
   get requests(): SpendRequest[] {
     return this.#asked.map(({ request }) => request);
+  }
+
+  /** The events and budgets that the requests are of. */
+  get asked(): { element: number; policyId: string }[] {
+    return this.#asked.map(({ element, request }) => ({ element, policyId: request.of.policyId }));
   }
 
   /** Matches of the budgets that an event does not fit into; by its judgement. */
@@ -141,26 +149,39 @@ export class BudgetsAsked {
       this.#askUse(element, check, spending && keptSpending(spending, judged[element]!.decision));
       return;
     }
-    if (spending?.isObserved === true || judged[element]!.decision.outcome === 'blocked') return;
+    if (spending?.isObserved === true || this.#isOut(element, check)) return;
     const { prices, nowMs } = this.#parts;
     const terms = check.entry.rule.terms as BudgetTerms;
     const estimate = estimateOf(event, terms, { prices, nowMs });
-    if (typeof estimate !== 'string') {
-      const operation = this.#reserveOf(element, { check, judgement, estimate });
-      this.#asked.push({ element, check, request: { of: ofCheck(check), operation } });
-    } else if (estimate !== 'unpriced' || terms.unpriced === 'block')
-      this.#match(judgement, budgetMatch(check, { unknown: estimate, isSecret: holdsSecret(judgement) }));
+    if (typeof estimate !== 'string') this.#askReserve(element, { check, judgement, estimate });
+    else if (estimate === 'unpriced' && terms.unpriced === 'allow') return;
+    // It is called all the same, and nothing is to be charged for it.
+    else if (this.#isTried && blocks(check))
+      this.#askReserve(element, { check, judgement, estimate: { fixed: terms.limit.amount + 1, rate: 0, output: 0 } });
+    else this.#match(judgement, budgetMatch(check, { unknown: estimate, isSecret: holdsSecret(judgement) }));
   }
 
-  #reserveOf(
-    element: number,
-    of: { check: SpendCheck; judgement: Judgement; estimate: Pick<Reserve, 'fixed' | 'rate' | 'output'> },
-  ): Reserve {
+  get #isTried(): boolean {
+    return this.#parts.isKeptOut !== undefined;
+  }
+
+  #isOut(element: number, { entry }: SpendCheck): boolean {
+    const { isKeptOut, judged } = this.#parts;
+    const { decision } = judged[element]!;
+    return isKeptOut === undefined ? decision.outcome === 'blocked' : isKeptOut(entry, decision);
+  }
+
+  #askReserve(element: number, of: ToReserve): void {
+    const { check } = of;
+    this.#asked.push({ element, check, request: { of: ofCheck(check), operation: this.#reserveOf(element, of) } });
+  }
+
+  #reserveOf(element: number, of: ToReserve): Reserve {
     const { agent, arrivals, nowMs, judged } = this.#parts;
     const { check, judgement, estimate } = of;
     // While a person has not decided it is held as well, but not for days: a denial does not let it go.
     const waitMs = Math.min(1000 * (judged[element]!.decision.approval?.timeoutSeconds ?? 0), WAIT_HELD_MS_MAX);
-    const { terms, policy } = check.entry.rule as { terms: BudgetTerms; policy: SpendCheck['entry']['rule']['policy'] };
+    const terms = check.entry.rule.terms as BudgetTerms;
     const model = modelOf(check.event.payload) ?? '';
     return {
       op: 'reserve',
@@ -171,7 +192,7 @@ export class BudgetsAsked {
       shown: holdsSecret(judgement) ? '' : scopeShown(terms, check.scope),
       ...{ life: lifeOf(terms) + waitMs, limit: terms.limit.amount, hold: terms.holdMs + waitMs, ...estimate },
       ...{ expected: terms.estimate === 'expected', guess: OUTPUT_GUESS },
-      counted: !policy.actions.includes('block'),
+      ...{ counted: !blocks(check), ...(this.#isTried ? { tried: true } : {}) },
     };
   }
 
@@ -198,9 +219,9 @@ export class BudgetsAsked {
     const { element, check } = asked;
     const judgement = this.#parts.judgements[element]!;
     if (!answer.isKnown) this.unknown.add(check.entry.rule.policy.id);
-    const isHeld = answer.word === 'yes' || !check.entry.rule.policy.actions.includes('block');
+    const isHeld = answer.word === 'yes' || !blocks(check);
+    if (isHeld || this.#isTried) this.#reserved.push(asked);
     if (isHeld) {
-      this.#reserved.push(asked);
       const saysMost = mostOutput(check.event.payload) !== null;
       addTo(this.#said, element, budgetReserved(check, answer, saysMost));
     }
@@ -231,15 +252,21 @@ export class BudgetsAsked {
   }
 }
 
+function blocks({ entry }: SpendCheck): boolean {
+  return entry.rule.policy.actions.includes('block');
+}
+
 function ofCheck({ entry: { rule } }: SpendCheck): SpendOf {
   return spendOf(rule.policy.id, rule.terms as BudgetTerms, rule.policy.reset_at);
 }
 
 function headOf({ entry: { rule } }: SpendCheck): SettledHead {
-  const { id: policy, reset_at: resetAt } = rule.policy;
+  const { id: policy, reset_at: resetAt, mode } = rule.policy;
   const terms = rule.terms as BudgetTerms;
-  const { window, limit, warnAt: warn } = terms;
+  const { window, limit, warnAt } = terms;
   const { unit, form } = formOf(terms, resetAt);
+  // What is tried raises nothing.
+  const warn = mode === 'shadow' ? [] : warnAt;
   return { policy, unit, form, window, limit: limit.amount, warn, life: lifeOf(terms) };
 }
 

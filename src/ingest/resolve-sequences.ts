@@ -1,7 +1,7 @@
 // What is asked of the memory of sequences for a submission (between the rate limits and the decision). Which outcome
 // the events have without the sequences is known by then, so that a step of a blocked event is not kept.
 
-import type { Judgement } from '../policy/judgement.ts';
+import type { Decision, Judgement, SequencePart } from '../policy/judgement.ts';
 import { isOpenOutside } from '../policy/outside.ts';
 import type { SequenceAnswers, SequenceEvent } from '../policy/sequences/sequence-answer.ts';
 import { laterMarks } from '../policy/sequences/sequence-memory.ts';
@@ -25,19 +25,25 @@ export function sequencesAsked(
     const decision = judged[element]?.decision;
     const part = judgement?.sequences;
     if (decision === undefined || part === undefined || part === null) continue;
-    const { approval } = decision;
-    const isMissing = decision.outcome === 'pending' && part.isObserved === true;
-    const outcome = isMissing ? 'blocked' : decision.outcome;
-    // What is blocked anyway is not asked about.
-    const asks = outcome === 'blocked' ? [] : part.sinks.map(({ ask }) => ask);
-    if (asks.length + part.marks.length === 0) continue;
-    const waitMs = LATE_MS_MAX + (approval === undefined ? 0 : approval.timeoutSeconds * 1000);
-    const later = laterMarks(part.marks, outcome);
-    const isOpen = isOpenOutside(judgement!);
-    asked.events.push({ id: arrivals.fix(element), agent, outcome, asks, marks: part.marks, later, waitMs, isOpen });
+    const event = sequenceEvent(part, decision);
+    if (event === undefined) continue;
+    asked.events.push({ ...event, id: arrivals.fix(element), agent, isOpen: isOpenOutside(judgement!) });
     asked.elements.push(element);
   }
   return asked.events.length === 0 ? undefined : asked;
+}
+
+/** `decision`: without the sequences. undefined: nothing is asked about the event, nor kept of it. */
+export function sequenceEvent(
+  { sinks, marks, isObserved }: SequencePart,
+  { outcome: made, approval }: Pick<Decision, 'outcome' | 'approval'>,
+): Omit<SequenceEvent, 'id' | 'agent'> | undefined {
+  const outcome = made === 'pending' && isObserved === true ? 'blocked' : made;
+  // What is blocked anyway is not asked about.
+  const asks = outcome === 'blocked' ? [] : sinks.map(({ ask }) => ask);
+  if (asks.length + marks.length === 0) return undefined;
+  const waitMs = LATE_MS_MAX + (approval === undefined ? 0 : approval.timeoutSeconds * 1000);
+  return { outcome, asks, marks, later: laterMarks(marks, outcome), waitMs };
 }
 
 /** Ids of those of which something is kept once they are recorded. */

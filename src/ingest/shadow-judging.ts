@@ -1,8 +1,8 @@
 // Judges the events of one submission by the account's shadows, beside its path (ingest.ts): after the policies in
 // force, on the same event as it was sent, and what comes of it goes into the entry behind the summaries of the events.
 //   judge    every shadow of every event, on the shadows' own allowance
-//   decide   counters of limits among them, asked once the decision is there
-//   element  what they said, for the store pipeline (schemas/entry.ts)
+//   decide   what limits, budgets and sequences among them ask, once the decision is there (asked-by-shadows.ts)
+//   elements what they said and charged, for the pipelines (schemas/entry.ts)
 // Invariant: rows, summaries and answer are made without it, so they are the same with and without shadows. It never
 // throws and never refuses, and delays by no more than the shadows' allowance and their counters' time
 // (shadow-counters.ts). What cannot be judged is skipped and counted.
@@ -12,21 +12,31 @@ import type { ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { ShadowElement } from '../../schemas/entry.ts';
 import type { ShadowJudged } from '../../schemas/event.ts';
 import { atOnce, type Pause } from '../common/steps.ts';
-import type { LimitAnswer, RateCheck, ShadowJudgement, Shadows } from '../policy/judgement.ts';
-import { limitsOf } from '../policy/shadows.ts';
+import type { RuleSet } from '../policy/engine.ts';
+import type { ShadowJudgement, Shadows } from '../policy/judgement.ts';
+import type { Arrivals } from './arrival.ts';
+import { AskedByShadows } from './asked-by-shadows.ts';
 import type { DecodedBody } from './codec.ts';
-import type { IngestRequest, ShadowParts } from './ingest-parts.ts';
-import type { QuotaGrant } from './rate-limit-batcher.ts';
+import type { IngestParts, IngestRequest } from './ingest-parts.ts';
 import type { Decided } from './resolve-quotas.ts';
+import type { ShadowGrants, ShadowsAsked } from './shadow-counters.ts';
 
-type Parts = { shadow: ShadowParts; request: IngestRequest; shadows: Shadows; nowMs: number };
-/** Permits for neighbours of one judgement. */
-type ShadowCheck = { check: RateCheck; permits: number; run: number; places: [event: number, limit: number][] };
+type Parts = {
+  parts: Pick<IngestParts, 'shadow' | 'sequences' | 'spends' | 'onUnknownBudgets'>;
+  request: IngestRequest;
+  rules: Pick<RuleSet, 'prices'>;
+  shadows: Shadows;
+  body: DecodedBody;
+  agent: AgentRecord;
+  nowMs: number;
+};
 
 export class ShadowJudging {
   readonly #parts: Parts;
   readonly #judgements: ShadowJudgement[] = [];
   #said: (readonly ShadowJudged[])[] = [];
+  /** undefined: nothing was asked for. */
+  #asked: AskedByShadows | undefined;
   readonly #skipped = new Map<ShadowSkip, number>();
 
   /** `nowMs`: epoch ms at which the submission was read. */
@@ -34,11 +44,11 @@ export class ShadowJudging {
     this.#parts = parts;
   }
 
-  judge(body: DecodedBody, agent: AgentRecord): void {
-    const { shadow, request, shadows } = this.#parts;
+  judge(): void {
+    const { parts, request, shadows, body, agent } = this.#parts;
     try {
       const begunMs = performance.now();
-      const allowance = shadow.allowances.begin(request.account, begunMs);
+      const allowance = parts.shadow.allowances.begin(request.account, begunMs);
       for (let i = 0; i < body.elements; i++)
         this.#judgements.push(atOnce(body.judgingShadows(i, agent, { shadows, allowance })));
       allowance.spendTime(performance.now() - begunMs, body.elements);
@@ -48,10 +58,10 @@ export class ShadowJudging {
   }
 
   /** The same apart from the loop that answers: others have their turn in between. */
-  async judgeWithPauses(body: DecodedBody, agent: AgentRecord, pause: Pause): Promise<void> {
-    const { shadow, request, shadows } = this.#parts;
+  async judgeWithPauses(pause: Pause): Promise<void> {
+    const { parts, request, shadows, body, agent } = this.#parts;
     try {
-      const allowance = shadow.allowances.begin(request.account, performance.now());
+      const allowance = parts.shadow.allowances.begin(request.account, performance.now());
       for (let i = 0; i < body.elements; i++) {
         const work = body.judgingShadows(i, agent, { shadows, allowance });
         this.#judgements.push(await shadows.turns.do(work, pause));
@@ -62,23 +72,41 @@ export class ShadowJudging {
     }
   }
 
-  /** `done`: called once, perhaps before this returns. */
-  decide(judged: readonly (Decided | null)[], done: () => void): void {
-    const asked = this.#toAsk(judged);
-    if (asked.length === 0) {
-      this.#decided(judged, asked, []);
+  /** `arrivals`: of the events. `done`: called once, perhaps before this returns. */
+  decide(judged: readonly (Decided | null)[], arrivals: () => Arrivals, done: () => void): void {
+    const requests = this.#toAsk(judged, arrivals);
+    if (requests === undefined) {
+      this.#decided(judged, undefined);
       done();
       return;
     }
-    const { shadow, request } = this.#parts;
-    shadow.counters.ask(request.account, request.agentId, asked, (grants) => {
-      this.#decided(judged, asked, grants);
+    const { parts, request } = this.#parts;
+    parts.shadow.counters.ask(request.account, request.agentId, requests, (grants) => {
+      this.#decided(judged, grants);
       done();
     });
   }
 
-  /** JSON of what they said; undefined: nothing. */
-  element(judged: readonly (Decided | null)[]): string | undefined {
+  /** The events are not recorded. */
+  release(): void {
+    const { parts, request } = this.#parts;
+    parts.spends.release(request.account, this.#asked?.releases() ?? []);
+  }
+
+  /** They are recorded. Not waited for: until then `unless` is not met, which matches too often, never too rarely. */
+  recorded(): void {
+    const { parts, request } = this.#parts;
+    const kept = this.#asked?.recorded;
+    if (kept !== undefined) void parts.sequences.settle(request.account, kept.ids, kept.atMs);
+  }
+
+  /** JSON of what they said, and of what their budgets are charged. */
+  elements(judged: readonly (Decided | null)[]): string[] {
+    return [this.#element(judged), this.#asked?.settled(judged)].filter((element) => element !== undefined);
+  }
+
+  /** undefined: nothing. */
+  #element(judged: readonly (Decided | null)[]): string | undefined {
     if (!this.#said.some(({ length }) => length > 0)) return undefined;
     const places = new Map<string, number>();
     const element: ShadowElement = { shadows: [], of: [] };
@@ -108,57 +136,32 @@ export class ShadowJudging {
     const said = new Map<ShadowVerdict, number>();
     for (const of of this.#said) for (const { would } of of) said.set(would, (said.get(would) ?? 0) + 1);
     if (said.size > 0 || this.#skipped.size > 0)
-      this.#parts.shadow.onJudged({ said: [...said], skipped: [...this.#skipped] });
+      this.#parts.parts.shadow.onJudged({ said: [...said], skipped: [...this.#skipped] });
   }
 
-  #toAsk(judged: readonly (Decided | null)[]): ShadowCheck[] {
+  #toAsk(judged: readonly (Decided | null)[], arrivals: () => Arrivals): ShadowsAsked | undefined {
+    const { rules, ...parts } = this.#parts;
     try {
-      return this.#asked(judged);
+      const { prices } = rules;
+      this.#asked = new AskedByShadows({ ...parts, judgements: this.#judgements, judged, prices, arrivals });
+      return this.#asked.requests;
     } catch {
       this.#giveUp();
-      return [];
+      return undefined;
     }
   }
 
-  #asked(judged: readonly (Decided | null)[]): ShadowCheck[] {
-    const asked: ShadowCheck[] = [];
-    const lastOf = new Map<string, ShadowCheck>();
-    for (const [event, judgement] of this.#judgements.entries()) {
-      const decision = judged[event]?.decision;
-      if (decision === undefined) continue;
-      for (const [limit, check] of limitsOf(judgement, decision).entries()) {
-        let last = lastOf.get(check.policyId);
-        if (last?.check !== check) {
-          last = { check, permits: 0, run: asked.length, places: [] };
-          lastOf.set(check.policyId, last);
-          asked.push(last);
-        }
-        last.permits++;
-        last.places.push([event, limit]);
-      }
-    }
-    return asked;
-  }
-
-  #decided(
-    judged: readonly (Decided | null)[],
-    asked: readonly ShadowCheck[],
-    grants: readonly (QuotaGrant | undefined)[],
-  ): void {
+  #decided(judged: readonly (Decided | null)[], grants: ShadowGrants | undefined): void {
+    const { parts, request, shadows, nowMs } = this.#parts;
     try {
-      const { shadows, nowMs } = this.#parts;
-      const limits = this.#judgements.map((): LimitAnswer[] => []);
-      for (const [i, { places }] of asked.entries()) {
-        const granted = grants[i]?.granted;
-        for (const [k, [event, limit]] of places.entries())
-          limits[event]![limit] = granted === undefined ? 'unknown' : k < granted ? 'free' : 'over';
-        if (granted === undefined) this.#skip('counters', places.length);
-      }
+      const answers = this.#asked?.answers(grants, (times) => this.#skip('counters', times)) ?? [];
+      const unknown = this.#asked?.unknownBudgets ?? [];
+      if (unknown.length > 0) parts.onUnknownBudgets(request.account, unknown);
       this.#said = this.#judgements.map((judgement, i) => {
         const decision = judged[i]?.decision;
         if (decision === undefined) return NONE;
         if (judgement !== null && 'skipped' in judgement) this.#skip(judgement.reason, judgement.skipped.length);
-        return shadows.verdicts(judgement, decision, limits[i]!, nowMs);
+        return shadows.verdicts(judgement, decision, answers[i]!, nowMs);
       });
     } catch {
       this.#giveUp();
@@ -172,6 +175,7 @@ export class ShadowJudging {
   /** A bug of ours must not cost the event. */
   #giveUp(): void {
     this.#judgements.length = 0;
+    this.#asked = undefined;
     this.#said = [];
     this.#skip('error', this.#parts.shadows.policies.length);
   }

@@ -153,6 +153,11 @@ export type Decision = {
 export type ShadowJudgement = Judgement | { skipped: readonly IndexedRule[]; reason: ShadowSkip } | null;
 /** What the counter of a limit says of an event. */
 export type LimitAnswer = 'free' | 'over' | 'unknown';
+/** `limits[i]`: of `limitsOf(judgement, decision)[i]`. `later`: of sequences and budgets, those that are not free. */
+export type ShadowAnswers = {
+  limits: readonly LimitAnswer[];
+  later: readonly (readonly [policyId: string, answer: Exclude<LimitAnswer, 'free'>])[];
+};
 
 /** The shadows of an account (shadows.ts). Nothing here throws. */
 export interface Shadows {
@@ -165,11 +170,11 @@ export interface Shadows {
   judging(event: EventView, allowance: Allowance, closer?: Closer): Stepped<ShadowJudgement>;
   /** Where the allowance is spent: those that might concern the event are skipped, and its payload is not read. */
   skip(event: TextView): ShadowJudgement;
-  /** What they say of an event, in the order of their ids. `limits[i]`: of `limitsOf(judgement, decision)[i]`. */
+  /** What they say of an event, in the order of their ids. */
   verdicts(
     judgement: ShadowJudgement,
     decision: Decision,
-    limits: readonly LimitAnswer[],
+    answers: ShadowAnswers,
     nowMs: number,
   ): readonly ShadowJudged[];
 }

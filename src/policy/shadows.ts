@@ -2,11 +2,12 @@
 // encoded; ingest/shadow-judging.ts). They are a set of their own, on an allowance of their own, and what they would
 // have done is a word for each of them and nothing else.
 // Each is judged alone: as if it were in force in place of the policy that it copies, with every other policy in force
-// as it is. So a rate limit counts an event if no other policy blocks it.
+// as it is. So a rate limit counts an event if no other policy blocks it, a budget is charged for what it would not
+// have refused, and a step of a sequence has occurred if neither the sequence nor another policy blocks it.
 // Invariant: reads the decision and changes nothing of it. A verdict holds no text of the event.
 // Failure: what is too much work, or throws, is skipped; never thrown on.
 
-import type { ShadowVerdict } from '../../schemas/closed-sets.ts';
+import type { Outcome, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Steps, steps, type Turns } from '../common/steps.ts';
@@ -19,8 +20,8 @@ import type {
   EventView,
   IndexedRule,
   Judgement,
-  LimitAnswer,
   RateCheck,
+  ShadowAnswers,
   ShadowJudgement,
   Shadows,
 } from './judgement.ts';
@@ -35,6 +36,7 @@ export class ShadowSet implements Shadows {
   readonly #onError: NonNullable<RuleSetOptions['onRuleError']>;
   /** Policy -> the shadows that copy it. */
   readonly #copiesOf = new Map<string, IndexedRule[]>();
+  readonly #entryOf: ReadonlyMap<string, IndexedRule>;
   /** Epoch ms, by the place in the set. */
   readonly #expiresMs: readonly number[];
 
@@ -45,6 +47,7 @@ export class ShadowSet implements Shadows {
     this.#expiresMs = this.policies.map(({ expires_at }) =>
       expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at),
     );
+    this.#entryOf = new Map(this.#rules.entries.map((entry) => [entry.rule.policy.id, entry]));
     for (const entry of this.#rules.entries) {
       const { shadow_of: original } = entry.rule.policy;
       if (original !== undefined) this.#copiesOf.set(original, [...(this.#copiesOf.get(original) ?? []), entry]);
@@ -73,7 +76,7 @@ export class ShadowSet implements Shadows {
   }
 
   skip(event: TextView): ShadowJudgement {
-    return { skipped: this.#rules.concernedByText(event), reason: 'budget' };
+    return { skipped: shadowsOf(this.#rules.concernedByText(event)), reason: 'budget' };
   }
 
   *judging(event: EventView, allowance: Allowance, closer?: Closer): Steps<ShadowJudgement> {
@@ -88,13 +91,13 @@ export class ShadowSet implements Shadows {
   #skipped(event: EventView, error: unknown): ShadowJudgement {
     const isTooLong = error instanceof TooLong;
     if (!isTooLong) this.#onError('', error);
-    return { skipped: this.#rules.concerned(event), reason: isTooLong ? 'budget' : 'error' };
+    return { skipped: shadowsOf(this.#rules.concerned(event)), reason: isTooLong ? 'budget' : 'error' };
   }
 
   verdicts(
     judgement: ShadowJudgement,
     decision: Decision,
-    limits: readonly LimitAnswer[],
+    { limits, later }: ShadowAnswers,
     nowMs: number,
   ): readonly ShadowJudged[] {
     if (judgement === null || isNothing(judgement, decision)) return NONE;
@@ -107,6 +110,10 @@ export class ShadowSet implements Shadows {
         if (limits[i] === 'unknown') said.set(entryOfCheck(check), 'skipped');
         else if (limits[i] === 'over') said.set(entryOfCheck(check), verdictOf(entryOfCheck(check)));
       });
+      for (const [id, answer] of later) {
+        const entry = this.#entryOf.get(id)!;
+        said.set(entry, answer === 'unknown' ? 'skipped' : verdictOf(entry));
+      }
     }
     for (const { policy_id: id } of decision.matches)
       for (const entry of this.#copiesOf.get(id) ?? [])
@@ -128,17 +135,28 @@ export function limitsOf(judgement: ShadowJudgement, { matches }: Decision): rea
   return judgement.rateChecks.filter((check) => !isKeptOut(entryOfCheck(check), matches));
 }
 
+/** A step is skipped with its sequence. */
+function shadowsOf(entries: readonly IndexedRule[]): IndexedRule[] {
+  return [...new Set(entries.map((entry) => entry.step?.of ?? entry))];
+}
+
 function isNothing(judgement: NonNullable<ShadowJudgement>, { matches }: Decision): boolean {
   if ('skipped' in judgement || judgement.outside !== undefined) return false;
+  if (judgement.sequences !== null || judgement.spends !== undefined) return false;
   return judgement.found.length + judgement.rateChecks.length + matches.length === 0;
 }
 
-/** Does a policy that it does not copy block what a limit would count? */
-function isKeptOut({ rule: { policy } }: IndexedRule, matches: readonly PolicyMatch[]): boolean {
-  return (
-    policy.type === 'rate_limit' &&
-    matches.some((match) => match.policy_id !== policy.shadow_of && outcomeThen(match) === 'blocked')
-  );
+const ASKED_BEHIND: readonly Policy['type'][] = ['rate_limit', 'budget', 'sequence'];
+
+/** Does a policy that it does not copy block what it would be asked about? */
+export function isKeptOut({ rule: { policy } }: IndexedRule, matches: readonly PolicyMatch[]): boolean {
+  return ASKED_BEHIND.includes(policy.type) && outcomeWithout(matches, policy.shadow_of) === 'blocked';
+}
+
+/** What the policies in force make of an event but for this one. */
+export function outcomeWithout(matches: readonly PolicyMatch[], id: string | undefined): Outcome {
+  const outcomes = matches.flatMap((match) => (match.policy_id === id ? [] : [outcomeThen(match)]));
+  return outcomes.includes('blocked') ? 'blocked' : outcomes.includes('pending') ? 'pending' : 'allowed';
 }
 
 /** By what checks said to the policies in force; those that they were not asked are unknown. */

@@ -36,14 +36,13 @@ import { Server } from '../http/server.ts';
 import { chooseTransport } from '../http/transport/choose.ts';
 import type { Codec } from '../ingest/codec.ts';
 import { Ingest } from '../ingest/ingest.ts';
-import type { IngestParts, ShadowParts } from '../ingest/ingest-parts.ts';
+import type { IngestParts } from '../ingest/ingest-parts.ts';
 import { JsonCodec } from '../ingest/json-codec.ts';
 import type { JudgingParts } from '../ingest/judging-calls.ts';
 import { JudgingWorker } from '../ingest/judging-worker.ts';
 import { OutsideWatching } from '../ingest/outside-watching.ts';
 import { RateLimitBatcher } from '../ingest/rate-limit-batcher.ts';
 import { SequenceBatcher } from '../ingest/sequence-batcher.ts';
-import { ShadowCounters } from '../ingest/shadow-counters.ts';
 import { SpansIntake } from '../ingest/spans-intake.ts';
 import { SpendBatcher } from '../ingest/spend-batcher.ts';
 import { WasmCodec } from '../ingest/wasm-codec.ts';
@@ -52,7 +51,7 @@ import type { Metrics } from '../metrics/metrics.ts';
 import { UsageCounts } from '../metrics/usage-counts.ts';
 import { SpanAgents } from '../otlp/span-agents.ts';
 import { SPANS_BYTES_MAX } from '../otlp/span-groups.ts';
-import { Allowances, SHADOW_UNITS } from '../policy/allowance.ts';
+import { Allowances } from '../policy/allowance.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import { Counters } from '../policy/quotas/counters.ts';
 import { SequenceStore } from '../policy/quotas/sequence-store.ts';
@@ -114,6 +113,7 @@ import {
   redisAddress,
 } from './clients.ts';
 import { serviceCare } from './service-care.ts';
+import { makeShadows } from './shadow-parts.ts';
 import type { WorkerContext } from './worker-process.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
@@ -158,9 +158,8 @@ export async function frontParts({
   const clock = STEADY_CLOCK;
   const appender = new Appender({ redis: writer, keys, buffers, onAppended: countAppended(metrics) });
   const rateLimits = new RateLimitBatcher(new Counters(redis), keys);
-  const shadowLimits = new RateLimitBatcher(new Counters(redis), keys);
+  const { shadow, limits: shadowLimits } = makeShadows({ redis, keys }, metrics);
   const sequences = new SequenceBatcher(new SequenceStore(redis, keys));
-  const shadow = shadowParts(shadowLimits, metrics);
   const { once, notes } = makeKept({ redis, keys }, backlog, metrics);
   const limitSignals = new LimitSignals({ redis, keys });
   const isAccepting = () => !backlog.full() && watch.trouble === undefined;
@@ -265,17 +264,6 @@ function eventCallbacks(metrics: Metrics, usage: UsageCounts, quotas: AccountQuo
       quotas.charge(account, 'bytes', bytes);
     },
     onUnevaluated,
-  };
-}
-
-function shadowParts(limits: RateLimitBatcher, metrics: Metrics): ShadowParts {
-  return {
-    counters: new ShadowCounters(limits),
-    allowances: new Allowances(SHADOW_UNITS),
-    onJudged({ said, skipped }) {
-      for (const [would, times] of said) metrics.inc('gatehouse_shadow_verdicts_total', { would }, times);
-      for (const [reason, times] of skipped) metrics.inc('gatehouse_shadow_skips_total', { reason }, times);
-    },
   };
 }
 

@@ -10,7 +10,8 @@
 -- The log of a memory: list of JSON, what occurred while it is not known, the oldest first; read by who makes it known.
 -- ARGV[1] JSON {memories: [[name, window, steps, at least, has unless 0/1, index, most, log]],
 --   events: [[id, outcome, asks, marks, later, waitMs, at, agent, recorded 0/1, or 2: it may be blocked yet]],
---   submission, build}
+--   submission, alone, build}
+--   alone: each event is of one memory, and is given again for another
 --   later: key of what comes once it is approved or recorded, or 0
 --   build: nothing, or of who makes the one memory known {token, lease, read, policies, policy, text, wanted, member}: its steps are kept
 --   although it is not known; nothing is done where the key `lease` is not `token`. read: entries of the log that were kept; where there
@@ -284,7 +285,7 @@ for _ = 1, APPROVED_AT_ONCE do
   local approved = redis.call('LPOP', KEYS[2])
   if not approved then break end
   local ms, later = string.match(approved, '^(%d+) (.+)$')
-  -- By the front that counted it, under '', and by who made a memory known since, under its name.
+  -- By the front that counted it, under ''; by who made a memory known since, or tries a policy alone, under its name.
   local all, texts = redis.call('HGETALL', later), {}
   for i = 1, #all, 2 do texts[all[i]] = all[i + 1] end
   for by, text in pairs(texts) do
@@ -316,7 +317,7 @@ for i, event in ipairs(input.events) do
   end
   for _, mark in ipairs(event[4]) do keep(mark, outcome, id, event[8], event[9] == 1, event[9] == 2) end
   if outcome ~= 'blocked' and later > 0 then
-    redis.call('HSET', keys[later], isBuild and memories[1].name or '', ARGV[3 + i])
+    redis.call('HSET', keys[later], (isBuild or input.alone) and memories[event[4][1][1]].name or '', ARGV[3 + i])
     redis.call('PEXPIRE', keys[later], string.format('%.0f', waitMs))
   end
 end

@@ -121,6 +121,16 @@ local function fitting(op, left)
   return tokens
 end
 
+-- Of a budget that is tried: the call is made all the same. It is one that is settled already, so nothing is charged for it.
+local function refuse(base, op)
+  local reservation, open, ends = base .. ':r:' .. op.id, base .. ':o:' .. op.who, text(now + op.hold)
+  redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who, 'amount', '0', 'ends', ends, 'by', op.id)
+  redis.call('PEXPIRE', reservation, text(2 * op.hold + STORED_MS))
+  redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
+  redis.call('ZADD', open, ends, op.id)
+  lengthen(open, op.hold)
+end
+
 -- { yes, no, unknown; reserved; left; output tokens that fit, -1: they do not matter; epoch ms of the reset, 0: nothing was spent;
 -- 1: what was spent before is known }
 local function reserve(base, op)
@@ -139,7 +149,10 @@ local function reserve(base, op)
   end
   local amount = op.fixed + math.ceil(output * op.rate / MILLION)
   local isOver = amount > left
-  if (isOver and not op.counted) or redis.call('ZCARD', counter.e) >= OPEN_MAX then return answer('no', amount, left) end
+  if (isOver and not op.counted) or redis.call('ZCARD', counter.e) >= OPEN_MAX then
+    if op.tried then refuse(base, op) end
+    return answer('no', amount, left)
+  end
   local ends, reservation, open = text(now + op.hold), base .. ':r:' .. op.id, base .. ':o:' .. op.who
   redis.call('HSET', counter.a, op.id, text(amount))
   redis.call('ZADD', counter.e, ends, op.id)
@@ -172,6 +185,12 @@ local function hold(base, one, amount)
   redis.call('HINCRBY', base .. ':c:' .. one.scope, 'reserved', text(amount - one.held))
 end
 
+-- One that was refused is open until then.
+local function again(one, isKnown)
+  redis.call('ZREM', one.open, one.id)
+  return { 'twice', one.scope, one.id, isKnown, '0' }
+end
+
 -- { own, found, twice; scope; reservation; 1: known; amount }: what a completion belongs to. What was held becomes what was used; where
 -- that is not known, -1, it is what was reserved.
 local function use(base, op)
@@ -179,7 +198,7 @@ local function use(base, op)
   if op.output >= 0 then learn(base .. ':h:' .. op.model, op.output) end
   local one = reservationOf(base, op)
   if not one then return { 'own', '', '', isKnown, text(math.max(0, op.amount)) } end
-  if one.by and one.by ~= op.id then return { 'twice', one.scope, one.id, isKnown, '0' } end
+  if one.by and one.by ~= op.id then return again(one, isKnown) end
   redis.call('HSET', one.key, 'by', op.id)
   redis.call('ZREM', one.open, one.id)
   local amount = op.amount < 0 and (one.held or one.amount) or op.amount
@@ -210,7 +229,7 @@ local function release(base, op)
   local isKnown = redis.call('HGET', base .. ':k', 'known') or '0'
   local one = reservationOf(base, op)
   if not one then return { 'own', '', '', isKnown, '0' } end
-  if one.by then return { 'twice', one.scope, one.id, isKnown, '0' } end
+  if one.by then return again(one, isKnown) end
   redis.call('DEL', one.key)
   redis.call('ZREM', one.open, one.id)
   redis.call('HDEL', base .. ':a:' .. one.scope, one.id)

@@ -23,6 +23,7 @@ import { partOfWindow } from '../policy/spends/budget-window.ts';
 import { formOf, lifeOf, spendOf, windowArgument } from '../policy/spends/spend-form.ts';
 import { answering, type RegistryStore } from './commit.ts';
 import { isInForce, readPolicy } from './policy-record.ts';
+import { isTried } from './shadow-policies.ts';
 
 type Parts = RegistryStore & {
   spends: Pick<SpendStore, 'run'>;
@@ -51,7 +52,7 @@ export class Budgets {
    */
   made(account: string): void {
     const begin = async () => {
-      const all = await this.#inForce(account, undefined);
+      const all = await this.#counting(account, undefined);
       const ids = all.map(({ policy }) => policy.id);
       this.know(account, ids);
     };
@@ -70,12 +71,15 @@ export class Budgets {
     }
   }
 
-  /** The state of all budgets in force, or of one. `check`: beside what is stored. Throws ServiceError unavailable. */
+  /**
+   * The state of all budgets in force and of shadows, or of one. `check`: beside what is stored. Throws ServiceError
+   * unavailable.
+   */
   list(account: string, { policyId, check }: { policyId: string | undefined; check: boolean }): Promise<BudgetState[]> {
     return answering(async () => {
       const items: BudgetState[] = [];
       if (check) await this.#parts.stored(account);
-      for (const known of await this.#inForce(account, policyId)) {
+      for (const known of await this.#counting(account, policyId)) {
         const { isKnown, states } = await this.#statesOf(account, known);
         if (!isKnown) this.know(account, [known.policy.id]);
         // Its counters begin where it is known; to ask for what is stored would begin them.
@@ -89,7 +93,8 @@ export class Budgets {
     });
   }
 
-  async #inForce(account: string, policyId: string | undefined): Promise<Known[]> {
+  /** Those in force, and shadows. */
+  async #counting(account: string, policyId: string | undefined): Promise<Known[]> {
     const { redis, keys } = this.#parts;
     const texts =
       policyId === undefined
@@ -98,7 +103,7 @@ export class Budgets {
     const policies = await inSlices(texts, readPolicy);
     const nowMs = Date.now();
     return policies
-      .filter((policy) => policy.type === 'budget' && isInForce(policy, nowMs))
+      .filter((policy) => policy.type === 'budget' && (isInForce(policy, nowMs) || isTried(policy, nowMs)))
       .sort((a, b) => (a.id < b.id ? -1 : 1))
       .map(knownOf);
   }
@@ -125,7 +130,7 @@ export class Budgets {
   }
 
   async #know(account: string, policyId: string): Promise<void> {
-    const [known] = await this.#inForce(account, policyId);
+    const [known] = await this.#counting(account, policyId);
     if (known === undefined) return;
     const { terms } = known;
     // What is not charged to it, since it was judged without it, arrives before its counters begin, and is in the past.
@@ -211,6 +216,7 @@ function itemOf(
   return {
     policy_id: policy.id,
     name: policy.name,
+    mode: policy.mode,
     per: scopeText(terms),
     scope: shown === '' ? null : shown,
     ...{ limit: text(limit.amount), spent: text(spent), reserved: text(reserved) },

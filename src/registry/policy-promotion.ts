@@ -17,6 +17,7 @@ import { namedCheck } from './external-checks.ts';
 import { type ChangeStep, keepToRevisions, type NamedRecords, type Read } from './named-records.ts';
 import { checkCompiles, policyRecords, refusal } from './policies.ts';
 import { type Actor, isWithin, waitingAs } from './principal.ts';
+import { memoryWrites } from './sequence-memories.ts';
 
 /** What one commit is made of, and the policy as it is then. */
 type Promotion = { steps: ChangeStep[]; guards: Guard[]; writes: CommandArgs[]; after: Policy };
@@ -110,7 +111,7 @@ export class PolicyPromotions {
         this.#records.removal(account, shadow, { at, details: { promoted_to: after.id } }, actor),
       ],
       guards: [isAsRead],
-      writes: inactiveWrites(keys, account, id),
+      writes: [...inactiveWrites(keys, account, id), ...memoryWrites(keys, account, after, original.record)],
     };
   }
 

@@ -8,20 +8,11 @@ import { isoTime } from '../../schemas/time.ts';
 import { SHADOW_KEPT_MS } from '../common/limits.ts';
 import { parseDuration } from '../policy/kinds/duration.ts';
 
-/** What shadows saw is kept nowhere. */
-const NO_SEQUENCE_SHADOW =
-  'a sequence cannot be a shadow. Its action `log` blocks nothing, and a backtest judges what was recorded';
-/** A budget that only watches has the actions `log` or `alert`. */
-const NO_SHADOW = 'a budget cannot be a shadow: with the action `log` alone it counts and stops nothing';
-
 /** `original`: the policy of that id; undefined: there is none. */
 export function shadowMistakes(
   { mode = 'enforce', shadow_of: originalId, type, agent_id: agentId }: PolicyCreate,
   original: Policy | undefined,
 ): ErrorDetail[] {
-  if (type === 'sequence' && mode === 'shadow')
-    return [{ path: '/mode', message: `must be \`enforce\`: ${NO_SEQUENCE_SHADOW}` }];
-  if (mode === 'shadow' && type === 'budget') return [{ path: '/mode', message: NO_SHADOW }];
   if (originalId === undefined) return [];
   const path = '/shadow_of';
   if (mode !== 'shadow') return [{ path, message: 'is for the mode `shadow` alone' }];
@@ -43,6 +34,11 @@ export function shadowFields(
   const copied = originalId === undefined ? {} : { shadow_of: originalId };
   const at = originalId === undefined || original === undefined ? {} : { shadow_of_revision: original.revision };
   return { mode, ...copied, ...at, expires_at: expiryFrom(nowMs) };
+}
+
+/** Is what agents do judged by it at `nowMs`? */
+export function isTried(policy: Policy, nowMs: number): boolean {
+  return policy.mode === 'shadow' && policy.status === 'active' && !isExpired(policy, nowMs);
 }
 
 /** The same policy, with a new time to expire where it was made active again. */

@@ -40,6 +40,8 @@ const ALONE = [
   { type: 'data_filter', actions: ['block'], conditions: { patterns: ['.*'], redact: true } },
   { type: 'rate_limit', actions: ['block', 'alert'], conditions: { threshold: 1, window: '1h', per: 'account' } },
   { type: 'block_action', actions: ['alert'], conditions: { type: 'tool_call' } },
+  { type: 'sequence', actions: ['block'], conditions: { tool: 'ls', after: [{ tool: 'cat' }], within: '1h' } },
+  { type: 'budget', actions: ['block', 'alert'], conditions: { limit: { events: 2 }, window: '1h', warn_at: [0.5] } },
 ];
 
 async function side(name: string, isTried: boolean): Promise<Side> {
@@ -305,4 +307,109 @@ t.test('promoted it is in force, and the shadow is gone', async (t) => {
     headers: { 'If-Match': '"2"' },
   });
   t.match(restored.json, { revision: 3, mode: 'enforce', conditions: { tool: 'rm' } });
+});
+
+const lastOf = async (caller: Api, agent: string, body: object) => {
+  const { json: sent } = await caller.post(`/v1/agents/${agent}/events`, body);
+  const { json } = await caller.get(`/v1/agents/${agent}/events/${sent.id}`);
+  return json as Read;
+};
+const wouldOf = ({ policy_result: { shadow = [] } }: Read, id: string) =>
+  shadow.find(({ policy_id: of }) => of === id)?.would;
+
+t.test('a sequence that is tried knows the past, reports, and is in force once it is promoted', async (t) => {
+  const caller = api.as(await keyOfNewAccount(service, 'sequences'));
+  const agent = (await caller.post('/v1/agents', { name: 'one' })).json.id;
+  const call = (tool: string) => ({ type: 'tool_call', payload: { tool } });
+  await caller.post(`/v1/agents/${agent}/events`, call('read'));
+  const conditions = { tool: 'send', after: [{ tool: 'read' }], within: '1h' };
+  const body = { name: 'tried', type: 'sequence', mode: 'shadow', actions: ['block'], conditions };
+  const made = await caller.post('/v1/policies', body);
+  t.match(made, { status: 201, json: { mode: 'shadow', expires_at: /Z$/ } }, made.text);
+  const { id } = made.json;
+  const seen = await caller.until(
+    () => lastOf(caller, agent, call('send')),
+    (event) => wouldOf(event, id) === 'blocked',
+  );
+  t.equal(seen.policy_result.outcome, 'allowed', 'what was before the shadow is known, and nothing comes of it');
+  const idle = (await caller.post('/v1/agents', { name: 'idle' })).json.id;
+  t.equal(wouldOf(await lastOf(caller, idle, call('send')), id), undefined);
+  const { json: report } = await caller.get(`/v1/policies/${id}/shadow-report`);
+  t.match(report, { counts: { newly_blocked: 1, same: 0 }, samples: [{ event_id: seen.id, would: 'blocked' }] });
+  t.equal((await caller.call('POST', `/v1/policies/${id}/promote`)).status, 200);
+  await caller.until(
+    () => caller.post(`/v1/agents/${agent}/events`, call('send')),
+    ({ json }) => json.policy_result.matches[0]?.detail.after?.length === 1,
+  );
+  await caller.until(
+    () => caller.post(`/v1/agents/${idle}/events`, call('send')),
+    ({ json }) => json.policy_result.outcome === 'allowed',
+  );
+  const copy = { ...body, name: 'copy', shadow_of: id, conditions: { ...conditions, after: [{ tool: 'look' }] } };
+  const shadow = (await caller.post('/v1/policies', copy)).json as Policy;
+  t.equal((await caller.call('POST', `/v1/policies/${shadow.id}/promote`)).status, 200);
+  await caller.until(
+    () => caller.post(`/v1/agents/${agent}/events`, call('send')),
+    ({ json }) => json.policy_result.outcome === 'allowed',
+  );
+  await caller.post(`/v1/agents/${agent}/events`, call('look'));
+  const { json: blocked } = await caller.post(`/v1/agents/${agent}/events`, call('send'));
+  t.match(blocked.policy_result, { outcome: 'blocked', policy_id: id }, 'its new steps are remembered');
+});
+
+t.test('a budget that is tried counts beside the one in force, to the unit', async (t) => {
+  const caller = api.as(await keyOfNewAccount(service, 'budgets'));
+  const agent = (await caller.post('/v1/agents', { name: 'one' })).json.id;
+  const budget = (events: number) => ({
+    type: 'budget',
+    actions: ['block'],
+    conditions: { limit: { events }, window: '1d' },
+  });
+  const original = (await caller.post('/v1/policies', { name: 'in force', ...budget(100) })).json as Policy;
+  const body = { name: 'tried', mode: 'shadow', shadow_of: original.id, ...budget(3) };
+  const { id } = (await caller.post('/v1/policies', body)).json as Policy;
+  const states = async (check = false): Promise<Record<string, unknown>[]> =>
+    (await caller.get(`/v1/budgets?check=${check}`)).json.items;
+  const prompt = { type: 'prompt', payload: { model: 'm' } };
+  // Until both are in force and known; each call is let go of.
+  await caller.until(
+    async () => {
+      const { json } = await caller.post(`/v1/agents/${agent}/events`, prompt);
+      await caller.post(`/v1/agents/${agent}/events`, { type: 'error', payload: { for: json.id } });
+      return states();
+    },
+    (items) =>
+      items.length === 2 && items.every(({ known, reserved, spent }) => known && reserved === 0 && spent === 0),
+  );
+  const would: (string | undefined)[] = [];
+  for (let i = 0; i < 5; i++) {
+    const event = await lastOf(caller, agent, prompt);
+    t.equal(event.policy_result.outcome, 'allowed');
+    would.push(wouldOf(event, id));
+    const usage = { prompt_tokens: 1, completion_tokens: 1 };
+    await caller.post(`/v1/agents/${agent}/events`, {
+      type: 'completion',
+      payload: { for: event.id, model: 'm', usage },
+    });
+  }
+  t.same(would, [undefined, undefined, undefined, 'blocked', 'blocked']);
+  const of = (items: Record<string, unknown>[]) =>
+    items.map(({ policy_id: policy, mode, spent, left, drift }) => ({ policy, mode, spent, left, drift }));
+  const counted = [
+    { policy: original.id, mode: 'enforce', spent: 5, left: 95, drift: 0 },
+    { policy: id, mode: 'shadow', spent: 3, left: 0, drift: 0 },
+  ];
+  const settled = await caller.until(
+    () => states(true),
+    (items) => JSON.stringify(of(items)) === JSON.stringify(counted),
+  );
+  t.same(of(settled), counted, 'what it would have refused is not charged');
+  const { json: report } = await caller.get(`/v1/policies/${id}/shadow-report`);
+  t.match(report.counts, { newly_blocked: 2 });
+  t.match((await caller.call('POST', `/v1/policies/${id}/promote`)).json, { id: original.id, revision: 2 });
+  const over = await caller.until(
+    () => caller.post(`/v1/agents/${agent}/events`, prompt),
+    ({ json }) => json.policy_result.outcome === 'blocked',
+  );
+  t.match(over.json.policy_result.matches, [{ policy_id: original.id, detail: { left: -2 } }]);
 });

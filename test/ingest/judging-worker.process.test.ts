@@ -74,8 +74,11 @@ class Front {
         }),
     };
     const rateLimits = new RateLimitBatcher(counters, keys);
+    const spends = { ask: () => undefined, release: () => undefined };
     const shadow = {
-      counters: new ShadowCounters(new RateLimitBatcher(counters, keys)),
+      counters: new ShadowCounters({
+        ...{ limits: new RateLimitBatcher(counters, keys), spends, sequences: freshSequences() },
+      }),
       allowances: new Allowances(),
       onJudged: ({ said, skipped }: ShadowSums) => void this.shadows.push(...said, ...skipped),
     };
@@ -87,7 +90,6 @@ class Front {
       onUnevaluated: (reason: string, times: number) => void this.told.push(`${reason} ${times}`),
       onUnknownBudgets: () => undefined,
     };
-    const spends = { ask: () => undefined, release: () => undefined };
     const log = {
       error: (_about: unknown, what: string) => void this.logged.push(what),
     } as unknown as JudgingParts['log'];

@@ -12,14 +12,23 @@ const requests = ['pol_1', 'pol_2'].map((policyId): QuotaRequest => {
 });
 const unavailable = new ServiceError('unavailable', 'away');
 
+const ALL = { limits: requests, spends: [], sequences: undefined };
+
 type Ask = (requests: readonly QuotaRequest[], waiter: QuotaWaiter) => void;
 
-function counters(ask: Ask): ShadowCounters {
-  return new ShadowCounters({ ask: (_account, _agent, asked, waiter) => ask(asked, waiter) });
+const NEVER: Pick<ConstructorParameters<typeof ShadowCounters>[0], 'spends' | 'sequences'> = {
+  ...{ spends: { ask: () => undefined }, sequences: { ask: () => undefined } },
+};
+
+function counters(ask: Ask, others = NEVER): ShadowCounters {
+  const limits = {
+    ask: (_account: string, _agent: string, asked: readonly QuotaRequest[], waiter: QuotaWaiter) => ask(asked, waiter),
+  };
+  return new ShadowCounters({ limits, ...others });
 }
 
 function answers(of: ShadowCounters): Promise<readonly (QuotaGrant | undefined)[]> {
-  return new Promise((resolve) => of.ask('acc', 'agt', requests, resolve));
+  return new Promise((resolve) => of.ask('acc', 'agt', ALL, (grants) => resolve(grants.limits)));
 }
 
 t.test('each is asked by itself, and answered in its order', async (t) => {
@@ -34,7 +43,7 @@ t.test('each is asked by itself, and answered in its order', async (t) => {
   t.same(await answers(of), [GRANT, { ...GRANT, granted: 0 }]);
   t.same(asked, [1, 1]);
   let isAnswered = false;
-  counters((_some, waiter) => waiter.counted([GRANT])).ask('acc', 'agt', requests, () => {
+  counters((_some, waiter) => waiter.counted([GRANT])).ask('acc', 'agt', ALL, () => {
     isAnswered = true;
   });
   t.ok(isAnswered, 'at once where nothing has to be waited for');
@@ -71,3 +80,30 @@ t.test('one that does not answer delays nothing for longer than its time, and on
   t.ok(performance.now() - againMs < 45, 'at once');
   late[0]!.counted([GRANT]);
 });
+
+t.test(
+  'of budgets and sequences that do not answer nothing is known, and what comes late changes nothing',
+  async (t) => {
+    const sequences = { submission: 'evt_1', events: [] };
+    const spends = [{ of: { policyId: 'pol_3', form: 'f' }, operation: { op: 'known' as const } }];
+    const late: (() => void)[] = [];
+    const slow = counters((_some, waiter) => waiter.counted([GRANT]), {
+      spends: { ask: (_account, _asked, waiter) => void late.push(() => waiter.spent([['yes']])) },
+      sequences: { ask: (_account, _asked, waiter) => waiter.sequencesCounted({ atMs: 7, answers: [] }) },
+    });
+    const grants = await new Promise((resolve) =>
+      slow.ask('acc', 'agt', { limits: requests, spends, sequences }, resolve),
+    );
+    const known = { limits: [GRANT, GRANT], spends: undefined, sequences: { atMs: 7, answers: [] } };
+    t.same(grants, known);
+    late[0]!();
+    t.same(grants, known);
+    const failing = counters((_some, waiter) => waiter.counted([GRANT]), {
+      spends: { ask: (_account, _asked, waiter) => waiter.spent([['yes']]) },
+      sequences: { ask: (_account, _asked, waiter) => waiter.refused(unavailable) },
+    });
+    const asked = { limits: requests, spends, sequences };
+    const some = await new Promise((resolve) => failing.ask('acc', 'agt', asked, resolve));
+    t.same(some, { limits: [GRANT, GRANT], spends: [['yes']], sequences: undefined });
+  },
+);

@@ -51,8 +51,9 @@ export async function take(
     cache: { agent: () => ({ record: agent }), rules: () => rules },
     rateLimits: freshGate(),
     sequences: freshSequences(),
+    spends: NO_SPENDS,
     shadow: {
-      counters: new ShadowCounters(freshGate()),
+      counters: new ShadowCounters({ limits: freshGate(), spends: NO_SPENDS, sequences: freshSequences() }),
       allowances: new Allowances(),
       onJudged: () => undefined,
       ...shadow,
@@ -103,6 +104,14 @@ export function standingClock(): SteadyClock {
 function copied({ rows, summaries, ...append }: Append): Append {
   return { ...append, rows: Buffer.from(rows), summaries: summaries.map(String) };
 }
+
+/** Budgets are asked of a real Redis alone. */
+const NO_SPENDS: IngestParts['spends'] = {
+  ask: () => {
+    throw new Error('a budget was asked');
+  },
+  release: () => undefined,
+};
 
 /** As Redis would say it if no time passed. */
 export function freshSequences(): IngestParts['sequences'] {

@@ -24,9 +24,12 @@ import type {
 } from '../sequences/sequence-answer.ts';
 import { allOf, openOf, scopesOf } from '../sequences/sequence-memory.ts';
 
+/**
+ * `submission`: those of one are recorded together or not at all. `isAlone`: each event is of one memory, and stands
+ * there again for another.
+ */
+export type ToCount = { events: readonly SequenceEvent[]; submission: string; isAlone?: true };
 /** `atMs`: epoch ms by Redis's clock. `answers`: of each event. */
-/** `submission`: those of one are recorded together or not at all. */
-export type ToCount = { events: readonly SequenceEvent[]; submission: string };
 export type SequencesCounted = { atMs: number; answers: readonly SequenceAnswers[] };
 type Limits = { values: number; scopes: number };
 
@@ -93,10 +96,10 @@ export class SequenceStore {
   }
 
   /** `atMs`: when they occurred; left out: now. */
-  async count(account: string, { events, submission }: ToCount, atMs = 0): Promise<SequencesCounted> {
+  async count(account: string, { events, ...of }: ToCount, atMs = 0): Promise<SequencesCounted> {
     const calls: Promise<SequencesCounted>[] = [];
     for (let from = 0; from < events.length; from += EVENTS_AT_ONCE)
-      calls.push(this.#call(account, { submission, events: events.slice(from, from + EVENTS_AT_ONCE) }, atMs));
+      calls.push(this.#call(account, { ...of, events: events.slice(from, from + EVENTS_AT_ONCE) }, atMs));
     const counted = await Promise.all(calls);
     return { atMs: counted.at(-1)!.atMs, answers: counted.flatMap(({ answers }) => answers) };
   }
@@ -203,10 +206,10 @@ export class SequenceStore {
     sendTogether(acknowledging(this.#redis), send);
   }
 
-  async #call(account: string, { events, submission }: ToCount, atMs: number): Promise<SequencesCounted> {
+  async #call(account: string, { events, submission, isAlone }: ToCount, atMs: number): Promise<SequencesCounted> {
     const call = new Call(account, this.#keys);
     const sent = events.map((event) => call.event(event, atMs));
-    const input = JSON.stringify({ events: sent, memories: call.memories, submission });
+    const input = JSON.stringify({ events: sent, memories: call.memories, submission, alone: isAlone });
     const { values, scopes } = this.#limits;
     const args = [input, values, scopes, ...events.map((event) => this.#later(account, event))];
     const reply = JSON.parse(await this.#script.run(this.#redis, call.keys, args)) as Sent;

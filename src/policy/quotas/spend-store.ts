@@ -15,7 +15,10 @@ export type WindowArgument = { ms: number } | { starts: readonly number[] };
 /** `life`: ms for which what is counted is kept. `shown`: what people see for the scope. */
 type Scoped = WindowArgument & { scope: string; shown: string; life: number };
 
-/** `output`: tokens that it allows, -1: it does not say. `counted`: what does not fit is held as well. */
+/**
+ * `output`: tokens that it allows, -1: it does not say. `counted`: what does not fit is held as well. `tried`: what
+ * does not fit is called all the same, and nothing is charged for it.
+ */
 export type Reserve = Scoped & {
   op: 'reserve';
   id: string;
@@ -30,6 +33,7 @@ export type Reserve = Scoped & {
   guess: number;
   hold: number;
   counted: boolean;
+  tried?: true;
 };
 /** `target`: the prompt's id, '': it does not say. `amount`, `output` -1: unknown. */
 type Use = {
