@@ -1,9 +1,11 @@
 // Budgets against the whole service: a prompt reserves, its completion settles, an error releases; what does not fit is
 // blocked and says what would fit. What is spent is what is stored. Amounts are reckoned here by hand.
+import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import t from 'tap';
 import { Api } from '../support/api.ts';
+import { InferenceSender, promptOf, text } from '../support/inference-sender.ts';
 import { attributesOf } from '../support/otlp-protobuf.ts';
 import { runCli } from '../support/service.ts';
 import { sharedService } from '../support/shared-service.ts';
@@ -198,6 +200,42 @@ t.test('by every way that events come: batches, large ones, under a key, as span
   t.equal(sent.status, 200);
   await spent(id, 247);
   t.match(await stateOf(id, true), { reserved: 0, drift: 0 }, 'spans settle, and reserve nothing');
+});
+
+t.test('hooks settle by session and model, and by what was reserved where they say no usage', async (t) => {
+  const agent = await agentOf();
+  const name = `spender ${names}`;
+  const id = await budget(agent, { limit: { tokens: 10_000 }, window: '1d' });
+  const hook = async (body: object) => {
+    const { status, ...answer } = await api.post(`/v1/hooks/gemini-cli?agent=${encodeURIComponent(name)}`, body);
+    t.equal(status, 200, answer.text);
+  };
+  const asked = {
+    session_id: 'session-1',
+    llm_request: { model, messages: [{ role: 'user', content: 'x'.repeat(396) }] },
+  };
+  await hook({ hook_event_name: 'BeforeModel', ...asked });
+  const { reserved } = await stateOf(id);
+  t.ok(reserved > 1_000, `${reserved}`);
+  const usageMetadata = { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 15 };
+  await hook({ hook_event_name: 'AfterModel', ...asked, llm_response: { candidates: [], usageMetadata } });
+  t.match(await checked(id), { spent: 15, reserved: 0 });
+
+  const secret = `whsec_${randomBytes(32).toString('base64')}`;
+  const made = await api.post('/v1/connections', { name: `connection ${name}`, secrets: [secret], agent_id: agent });
+  t.equal(made.status, 201, made.text);
+  const sender = new InferenceSender(service, made.json.id, secret);
+  const messages = [text('a question')];
+  await api.until(
+    () => sender.send(promptOf('session-2', messages)),
+    ({ verdict }) => verdict.action === 'allow',
+  );
+  const first = (await stateOf(id)).reserved;
+  t.ok(first > 1_000, `${first}`);
+  messages.push(text('an answer', 'assistant'), text('another question'));
+  t.match(await sender.send(promptOf('session-2', messages)), { verdict: { action: 'allow' } });
+  t.match(await checked(id), { spent: 15 + first }, 'what was reserved for the question');
+  t.ok((await stateOf(id)).reserved > 1_000, 'the next one waits for its answer');
 });
 
 t.test('the first call of a budget that was made some seconds ago finds it known', async (t) => {
