@@ -4,12 +4,14 @@
 // since the front's is mostly its sockets'. Few connections, so that large bodies are not measured by the memory that
 // waits with them. Policies beyond the five of every line name other tools, types, models, codes and words than the
 // events have, in eight forms (conditions, expressions, patterns), as most policies of an account concern most events
-// not at all. Patterns are all run over every string.
+// not at all. Patterns are all run over every string. Beside these, on a load of their own, policies that look at what
+// was before (policies-over-time.ts).
 import { gatehouse } from './contenders.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
+import { loadOverTime, OVER_TIME, untilKnown } from './policies-over-time.ts';
 import { beginLine, hand, type Row } from './report.ts';
 import { type Entrant, type Round, runRounds, turnCells } from './rounds.ts';
-import { startBenchService } from './service.ts';
+import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import {
   BATCH_EVENTS,
@@ -47,13 +49,15 @@ export async function policies(options: { turns: number; seconds: number }): Pro
     const inside = costsInside(
       settings.map(({ policies, load }) => ({ policies, body: load.bodies[0]!, events: load.eventsPerRequest })),
     );
-    const results = await runRounds(entrants, { ...options, services: [service] });
+    const overTime = entrantsOverTime(service, agent);
+    const results = await runRounds([...entrants, ...overTime], { ...options, services: [service] });
     const front = (setting: Setting) => results.get(nameOf(setting))!.cpu['front']!;
     const rows = settings.map((setting, i) => {
       const five = fiveOf(settings, setting);
       const own = { inside: inside[i]!, five: inside[settings.indexOf(five)]! };
       return rowOf(setting, results.get(nameOf(setting))!, front(five), own);
     });
+    rows.push(...overTime.map(({ name }) => rowOverTime(name, results)));
     const charts = (['policies', 'patterns', 'payload KB'] as const).map((about) => {
       const own = settings.filter((setting) => setting.about === about);
       return costChart(
@@ -68,6 +72,22 @@ export async function policies(options: { turns: number; seconds: number }): Pro
   } finally {
     await service.stop();
   }
+}
+
+function entrantsOverTime(service: BenchService, agent: string): Entrant[] {
+  const load = loadOverTime(agent, service.key, CONNECTIONS);
+  return Object.entries(OVER_TIME).map(([name, policies]) => ({
+    ...{ name, contender: gatehouse(service), load },
+    before: async () => {
+      await setPolicies(service, policies);
+      await untilKnown(service, load, agent);
+    },
+  }));
+}
+
+function rowOverTime(name: string, results: ReadonlyMap<string, Round>): Row {
+  const [turn, none] = [results.get(name)!, results.get(Object.keys(OVER_TIME)[0]!)!];
+  return { '': name, ...turnCells(turn), 'front to none': turn.cpu['front']! / none.cpu['front']! };
 }
 
 function settingsFor(agent: string, key: string): Setting[] {
