@@ -1,6 +1,7 @@
 // `npm run test:faults`: kills and stops of every kind, mixed, under load, while the disk fills and empties. At the end
 // every event that was acknowledged is counted in ClickHouse: none missing, none twice, none there that was refused
-// with `recorded: false`, and no start was refused. The service runs with its data folder on a disk of its own, in a
+// with `recorded: false`, and no start was refused; no sequence has matched too rarely, and no unit of a budget is lost
+// or charged twice (over-time.ts). The service runs with its data folder on a disk of its own, in a
 // mount namespace; a killed supervisor is started again there. `-- --kills N --seed N`. Takes about
 // three seconds a kill. Exit status 1 where something is wrong.
 import { spawn } from 'node:child_process';
@@ -16,6 +17,7 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { randomFrom } from '../support/seed.ts';
 import { makeDataDir, serviceEnvironment } from '../support/service.ts';
+import { OverTime } from './over-time.ts';
 
 const KEY = 'mixed-kills-mixed-kills-mixed-kills';
 const DISK_MB = 3_000;
@@ -203,11 +205,17 @@ try {
     ),
   );
   const ledger: Ledger = { acknowledged: new Set(), refused: new Set(), unknown: 0 };
+  const overTime = new OverTime(client, (fate, marker) => {
+    if (fate === 'unknown') ledger.unknown++;
+    else ledger[fate].add(marker);
+  });
+  await overTime.prepare();
   let over = false;
   const isOver = () => over;
   const clients = Array.from({ length: CLIENTS }, (_, i) =>
     submit(client, agents[i % agents.length]!, i, ledger, isOver),
   );
+  const working = overTime.run(isOver);
   const filling = fillAndEmpty(isOver);
   const kills = Number(values.kills);
   for (let k = 1; k <= kills; k++) {
@@ -222,10 +230,11 @@ try {
   }
   over = true;
   const filled = await filling;
-  await Promise.all(clients);
-  client.close();
+  await Promise.all([...clients, working]);
   await untilBack();
   const counts = await storedCounts(ledger);
+  const { matched, charged, wrong } = await overTime.verify();
+  client.close();
   const missing = [...ledger.acknowledged].filter((marker) => !counts.has(marker));
   const twice = [...counts].filter(([, count]) => count > 1);
   const ghosts = [...ledger.refused].filter((marker) => counts.has(marker));
@@ -237,10 +246,11 @@ try {
     JSON.stringify({
       ...{ kills, filled, acknowledged: ledger.acknowledged.size, stored: counts.size, unknown: ledger.unknown },
       ...{ missing: missing.length, twice: twice.length, ghosts: ghosts.length, refusedStarts: refusals.length },
+      ...{ matched, charged, wrong: wrong.length },
     }),
   );
-  for (const line of refusals.slice(0, 5)) say(line.slice(0, 300));
-  if (missing.length + twice.length + ghosts.length + refusals.length > 0) {
+  for (const line of [...refusals.slice(0, 5), ...wrong.slice(0, 5)]) say(line.slice(0, 300));
+  if (missing.length + twice.length + ghosts.length + refusals.length + wrong.length > 0) {
     say(
       `missing ${missing.slice(0, 5).join()}, twice ${twice.slice(0, 5).join()}, ghosts ${ghosts.slice(0, 5).join()}`,
     );
