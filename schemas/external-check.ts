@@ -136,6 +136,11 @@ export const CheckTried = Type.Object({
   match: about(Type.Union([Type.Boolean(), Type.Null()]), "The check's own word. null: it gave none.", true),
   score: about(Type.Union([Type.Number(), Type.Null()]), 'The score that it gave, from 0 to 1. null: none.', 0.93),
   labels: about(Type.Array(Type.String()), 'The labels that it gave.', ['S1']),
+  found: about(
+    Type.Array(Type.String()),
+    'What stands at the places that it gave, at most 20. Anything odd: it counts them in another unit.',
+    ['Ada Lovelace'],
+  ),
   reason: about(
     Type.Union([Type.Enum([...CHECK_FAILURES]), Type.Null()]),
     'Why it said nothing. null: it answered. `error`: also an answer that is not in its form.',
@@ -144,6 +149,9 @@ export const CheckTried = Type.Object({
   ms: about(Type.Integer({ minimum: 0 }), 'How long it took, in ms.', 42),
 });
 export type CheckTried = Type.Static<typeof CheckTried>;
+
+/** Where a check found something: in which of the texts that it was asked about, in code units of UTF-16. */
+export type FoundSpan = { text: number; start: number; end: number; label: string | null; score: number | null };
 
 /** As it is kept. `agent_id`: it is of the whole account, as all records with names say (named-records.ts). */
 export type CheckRecord = Omit<ExternalCheck, 'secret_set' | 'activity'> & { secret: string | null; agent_id: null };

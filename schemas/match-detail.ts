@@ -252,6 +252,9 @@ export const ExternalCheckDetail = Type.Object(
           'a condition could not be evaluated. Left out: the check matched.',
       ),
     ),
+    redacted: Type.Optional(
+      about(Type.Literal(true), 'What it found is redacted in what is kept. Left out: it is not.', true),
+    ),
     pending: Type.Optional(
       about(Type.Literal(true), 'By that word the event waits for a person. Left out: it does not.', true),
     ),

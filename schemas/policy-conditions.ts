@@ -322,6 +322,12 @@ const OF_TYPE = {
         },
       ),
     ),
+    redact: Type.Optional(
+      Type.Boolean({
+        description:
+          'true: what is kept of an event that matches has `[redacted:check]` in the place of what the check found; where it gave no place, or said nothing, in that of all text that it was asked about. Not beside `mode` or `pending`. Left out: false.',
+      }),
+    ),
     mode: Type.Optional(
       Type.Literal('watch', {
         description:

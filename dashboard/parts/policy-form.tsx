@@ -42,7 +42,7 @@ const SHOWN: Record<PolicyType, readonly string[]> = {
   data_filter: ['patterns', 'detectors', 'regions', 'fields', 'redact', 'expression'],
   require_approval: ['timeout', 'on_timeout', 'expression'],
   sequence: ['within', 'per', 'at_least', 'expression'],
-  external_check: ['check', 'fields', 'when', 'on_timeout', 'on_error', 'on_overload', 'expression'],
+  external_check: ['check', 'fields', 'when', 'redact', 'on_timeout', 'on_error', 'on_overload', 'expression'],
   budget: ['window', 'zone', 'per', 'hold', 'expression'],
 };
 const { sequence: ofSequence, budget: ofBudget, ...ofOthers } = SHOWN;
@@ -268,6 +268,7 @@ function OfCheck(edit: Edit) {
     <>
       <OneText name="check" label="Asks the check" {...edit} />
       <Texts name="fields" label="About these fields" {...edit} />
+      <Choice name="redact" label="What is found is" values={['true', 'false']} {...edit} />
       <div class="columns">
         <Choice name="on_timeout" label="Not in time" values={ON_CHECK_FAILURE} {...edit} />
         <Choice name="on_error" label="An error" values={ON_CHECK_FAILURE} {...edit} />

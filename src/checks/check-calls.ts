@@ -98,7 +98,7 @@ export class CheckCalls {
     const ended = breaker.begin(startMs);
     if (ended === undefined) return { failure: 'overload', ms: msSince() };
     try {
-      const verdict = format.verdict(await this.#posted(check, body, kept), question.texts.length);
+      const verdict = format.verdict(await this.#posted(check, body, kept), question.texts);
       ended(false, this.#now());
       return { verdict, ms: msSince() };
     } catch (error) {

@@ -1,7 +1,6 @@
 // Judges an event by an account's policies (after the agent is known, before the event is encoded).
 // judge() is pure and synchronous: which rules match, and which counters have to be asked. Between it and decide() the
-// caller asks the counters; decide() makes the one decision: allowed, blocked or pending, and the text of
-// `policy_result`.
+// caller asks the counters; decide() makes the one decision, with the text of `policy_result`.
 // Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event
 // type and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants
 // are answered.
@@ -35,7 +34,7 @@ import {
   type Unevaluated,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
-import { outsideAsks } from './kinds/external-check.ts';
+import { outsideAsks, outsideDetail, outsideUnits } from './kinds/external-check.ts';
 import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { BudgetTerms } from './kinds/spend-budget.ts';
 import { lookAt, NOTHING, Places } from './look.ts';
@@ -45,7 +44,7 @@ import {
   entriesOf,
   type Plan,
   planOf,
-  redactionOf,
+  redactionsOf,
   rulesOfTool,
   shareScanner,
   toolOf,
@@ -253,6 +252,7 @@ export class RuleSet {
   #judgement(event: EventView): Judgement {
     const limits = this.#checks.length + this.#spends.length;
     if (limits + this.#found.length + this.#sequences.length + this.#outside.length === 0) return NOTHING;
+    this.#charge(outsideUnits(this.#outside, event));
     return {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
@@ -384,8 +384,8 @@ export class RuleSet {
     const { terms } = entry.rule;
     if (entry.step !== null || terms.type === 'sequence') this.#sequences.push({ entry, detail });
     else if (terms.type === 'external_check' && detail === null) this.#outside.push(entry);
-    else this.#found.push({ entry, detail });
-    if (terms.type === 'data_filter' && terms.redact) this.#redactions.push(redactionOf(terms, this.traceKey));
+    else this.#found.push({ entry, detail: outsideDetail(terms, detail) });
+    if ('redact' in terms && terms.redact) this.#redactions.push(...redactionsOf(terms, detail, this.traceKey));
   }
 
   #spendOf(

@@ -2,8 +2,11 @@
 // the answers make of it (between decide.ts and the encoding; ingest/outside-judging.ts asks). Pure.
 // Invariant: only an event that no policy of the account blocks is asked about; what is sent is the event as it is
 // kept, with what filters redact redacted. Policies that ask one check about the same texts share a call; an event has
-// CHECKS_OF_EVENT_MAX calls, and what goes beyond counts as overload. No answer is taken for "nothing found".
+// CHECKS_OF_EVENT_MAX calls, and what goes beyond counts as overload. No answer is taken for "nothing found". What a
+// check found is replaced in what is kept, where the policy redacts; without a place all that it was asked about.
 import type { CheckFailure, OnCheckFailure } from '../../schemas/closed-sets.ts';
+import type { Json } from '../../schemas/common.ts';
+import type { FoundSpan } from '../../schemas/external-check.ts';
 import type { AskedCheck, ExternalCheckDetail } from '../../schemas/match-detail.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { Budget, EXPLAIN_UNITS, fieldUnits, OverBudget } from './budget.ts';
@@ -19,8 +22,10 @@ import {
   type Judgement,
   type RuleMatch,
 } from './judgement.ts';
-import { type ExternalCheckTerms, whenHolds } from './kinds/external-check.ts';
+import { type ExternalCheckTerms, isAskedFor, whenHolds } from './kinds/external-check.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
+import { OutsideRedaction } from './redaction/outside-redaction.ts';
+import { redact } from './redaction/redact-payload.ts';
 
 /** A check that is asked once about an event, for these policies. */
 type OutsideQuestion = {
@@ -37,12 +42,21 @@ export type OutsideAsked = {
   event: EventView;
   payloadText: string;
   traceId: string | undefined;
+  /** What `payloadText` was parsed to. */
+  payload: Json;
   /** A step of a sequence found a secret in it. */
   isOfSecret: boolean;
 };
 /** What a check has said of a question. */
 export type OutsideAnswer = (
-  | { verdict: { match: boolean | null; score: number | null; labels: readonly string[] } }
+  | {
+      verdict: {
+        match: boolean | null;
+        score: number | null;
+        labels: readonly string[];
+        spans: readonly FoundSpan[];
+      };
+    }
   | { failure: CheckFailure }
 ) & { ms: number };
 
@@ -62,8 +76,8 @@ const TEXT_CHARACTERS_MAX = 64 * 1024;
 
 /** undefined: no check is to be asked about this event. `isWatch`: by those that are asked after the reply. */
 export function outsideOf(
-  { outside, redacted, sequences }: Judgement,
-  { outcome }: Pick<Decision, 'outcome'>,
+  { outside, sequences }: Judgement,
+  { outcome, redacted }: Pick<Decision, 'outcome' | 'redacted'>,
   isWatch = false,
 ): OutsideAsked | undefined {
   if (outside === undefined || outcome === 'blocked') return undefined;
@@ -89,24 +103,67 @@ export function outsideOf(
   }
   if (questions.size === 0) return undefined;
   const traceId = redacted === null ? event.trace_id : redacted.traceId;
-  return { questions: [...questions.values()], event, payloadText, traceId, isOfSecret: sequences?.isSecret === true };
+  const isOfSecret = sequences?.isSecret === true;
+  return { questions: [...questions.values()], event, payload, payloadText, traceId, isOfSecret };
 }
 
 /** The decision with what the checks said. `answers`: of the questions, in their order. */
 export function withOutside(
   decision: Decision,
-  { questions, event, isOfSecret }: Pick<OutsideAsked, 'questions' | 'isOfSecret'> & { event: EventView | null },
+  asked: OutsideAsked,
   answers: readonly OutsideAnswer[],
-  { entries, mintApprovalId }: { entries: readonly IndexedRule[]; mintApprovalId: () => string },
+  of: { entries: readonly IndexedRule[]; mintApprovalId: () => string },
 ): Decision {
-  const before = matchesOf(decision, entries);
+  const { questions, event, isOfSecret } = asked;
+  const before = matchesOf(decision, of.entries);
   const isSecret = before.some(isFilter) || isOfSecret;
-  const found = questions.flatMap(({ entries: asking }, i) =>
-    asking.flatMap((entry) => matchOf(entry, answers[i]!, { event, isSecret }) ?? []),
+  const redactions: OutsideRedaction[] = [];
+  const found = questions.flatMap((question, i) =>
+    question.entries.flatMap((entry): RuleMatch[] => {
+      const match = matchOf(entry, answers[i]!, { event, isSecret });
+      if (match === undefined || !termsOf(entry).redact) return match === undefined ? [] : [match];
+      const texts = match.detail.reason === undefined ? question.texts : undefined;
+      redactions.push(redactionOf(termsOf(entry), texts, answers[i]!));
+      return [{ ...match, detail: { ...match.detail, redacted: true } }];
+    }),
   );
-  const { redacted, limits } = decision;
+  if (redactions.length === 0) return decided(decision, questions, answers, { found: [...before, ...found], ...of });
+  const { payload, payloadText, traceId } = asked;
+  const redacted = redact({ payload, payloadText, trace_id: traceId }, redactions);
+  const all = { found: [...before.map(withoutValue), ...found], ...of };
+  return decided({ ...decision, redacted }, questions, answers, all);
+}
+
+type Found = { found: RuleMatch[]; mintApprovalId: () => string };
+
+function decided(
+  { redacted, limits }: Decision,
+  questions: readonly OutsideQuestion[],
+  answers: readonly OutsideAnswer[],
+  { found, mintApprovalId }: Found,
+): Decision {
   const checks = questions.slice(0, CHECKS_SHOWN_MAX).map((question, i) => askedCheck(question, answers[i]!));
-  return decisionOf({ found: [...before, ...found].sort(byOrder), redacted, limits, checks }, mintApprovalId);
+  return decisionOf({ found: found.sort(byOrder), redacted, limits, checks }, mintApprovalId);
+}
+
+/** The match of a limit names a value of the payload, in which a check may have found something. */
+function withoutValue(match: RuleMatch): RuleMatch {
+  if (!('value' in match.detail)) return match;
+  const { value: _, ...detail } = match.detail;
+  return { ...match, detail };
+}
+
+/** `texts` undefined: the check did not say what the policy asks for. */
+function redactionOf(
+  { fields, when }: ExternalCheckTerms,
+  texts: readonly string[] | undefined,
+  answer: OutsideAnswer,
+): OutsideRedaction {
+  const all = texts === undefined || 'failure' in answer ? [] : answer.verdict.spans;
+  const wanted = all.filter((span) => isAskedFor(when, span));
+  // A verdict that holds for no place by itself holds for all of them.
+  const found = (wanted.length === 0 ? all : wanted).map((span) => ({ text: texts![span.text]!, span }));
+  return new OutsideRedaction(fields?.paths ?? null, found);
 }
 
 /** Whether a check may still block it. */
@@ -122,8 +179,8 @@ export function withVerdict(
 ): Decision {
   const asking = of.entries.filter(({ step, rule }) => step === null && policyIds.includes(rule.policy.id));
   const question = { check, fields, entries: asking, texts: undefined, failure: undefined };
-  const asked = { questions: [question], event: null, isOfSecret: false };
-  return withOutside(decision, asked, [answer], of);
+  const found = asking.flatMap((entry) => matchOf(entry, answer, { event: null, isSecret: true }) ?? []);
+  return decided(decision, [question], [answer], { found: [...matchesOf(decision, of.entries), ...found], ...of });
 }
 
 function matchesOf({ matches }: Decision, entries: readonly IndexedRule[]): RuleMatch[] {
@@ -195,7 +252,7 @@ export function matchThen(
 
 function answerThen({ match, score, labels = [], reason, ms }: AskedCheck): OutsideAnswer {
   if (reason !== undefined) return { failure: reason, ms };
-  return { verdict: { match: match ?? null, score: score ?? null, labels }, ms };
+  return { verdict: { match: match ?? null, score: score ?? null, labels, spans: [] }, ms };
 }
 
 export function askedCheck(

@@ -14,8 +14,10 @@ import { demandsOf } from './demands.ts';
 import { Filter } from './filter.ts';
 import type { IndexedRule, Judgement } from './judgement.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
+import type { ExternalCheckTerms } from './kinds/external-check.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
+import { OutsideRedaction } from './redaction/outside-redaction.ts';
 import { Redaction } from './redaction/redaction.ts';
 import { type Sought, UNKNOWN } from './sought.ts';
 import type { Needle } from './text-search/scanner.ts';
@@ -137,13 +139,23 @@ export function weightOf(entries: readonly IndexedRule[]): number {
 const redactions = new WeakMap<DataFilterTerms, Redaction>();
 
 /** Kept as long as the policy is not changed. `traceKey`: of its account. */
-export function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
+function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
   let redaction = redactions.get(terms);
   if (redaction?.traceKey !== traceKey) {
     redaction = new Redaction(terms.needles, { fields: terms.fields, trace: terms.trace, traceKey });
     redactions.set(terms, redaction);
   }
   return redaction;
+}
+
+/** What a match redacts. A check that was not asked, since a condition could not be evaluated: all that it would be. */
+export function redactionsOf(
+  terms: DataFilterTerms | ExternalCheckTerms,
+  detail: object | null,
+  traceKey: string | undefined,
+): Redaction[] {
+  if (terms.type === 'data_filter') return [redactionOf(terms, traceKey)];
+  return detail === null ? [] : [new OutsideRedaction(terms.fields?.paths ?? null, [])];
 }
 
 /** `agent`: '' for those that have no policies of their own. */

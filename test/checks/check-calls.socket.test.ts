@@ -96,6 +96,80 @@ t.test('what our own form sends, token by token', async (t) => {
   );
 });
 
+t.test('places of what was found are in our texts, whatever the characters before them', async (t) => {
+  const judges = await startJudges(t);
+  const { calls } = callsTo(judges);
+  const texts = ['a good plan', '\u{1f600}é an evil plan'];
+  for (const [speaks, path, label, score] of [
+    ['gatehouse', 'own', 'evil', null],
+    ['presidio', 'presidio/analyze', 'EVIL', 0.85],
+  ] as const) {
+    const [answer] = await calls.ask('acc', checkOf(`${judges.url}/${path}`, { speaks }), [question(texts)]);
+    t.match(answer, { verdict: { spans: [{ text: 1, start: 7, end: 11, label, score }] } }, speaks);
+  }
+});
+
+t.test('places that do not fit make an answer an error', async (t) => {
+  let said: unknown;
+  const judges = await startJudges(t, { said: (_request, response) => void response.end(JSON.stringify(said)) });
+  const { calls } = callsTo(judges);
+  const texts = ['\u{1f600}b', 'c'];
+  let asked = 0;
+  const answerTo = async (speaks: Speaks, answer: unknown, of = texts) => {
+    said = answer;
+    // Each has a breaker of its own.
+    const check = checkOf(`${judges.url}/said`, { id: `chk_${asked++}`, speaks });
+    const [one] = await calls.ask('acc', check, [question(of)]);
+    return 'verdict' in one! ? one.verdict.spans.map(({ text, start, end }) => [text, start, end]) : one!.failure;
+  };
+  const own = (...spans: unknown[]) => answerTo('gatehouse', { match: true, spans });
+  t.same(await own(), []);
+  t.same(await own({ text: 0, start: 0, end: 2 }, { text: 0, start: 1, end: 2 }, { text: 1, start: 0, end: 1 }), [
+    ...[
+      [0, 0, 3],
+      [0, 2, 3],
+      [1, 0, 1],
+    ],
+  ]);
+  t.same(
+    await answerTo('gatehouse', { match: true, spans: [{ start: 0, end: 1 }] }, ['c']),
+    [[0, 0, 1]],
+    'of one text',
+  );
+  for (const span of [
+    { text: 0, start: 0, end: 3 }, // what UTF-16 counts
+    { text: 0, start: 4, end: 5 }, // what bytes are
+    { text: 0, start: 1, end: 1 },
+    { text: 0, start: 2, end: 1 },
+    { text: 0, start: -1, end: 1 },
+    { text: 0, start: 0.5, end: 1 },
+    { text: 0, start: '0', end: 1 },
+    { text: 0, start: 0 },
+    { text: 2, start: 0, end: 1 },
+    { start: 0, end: 1 }, // of which text?
+    { text: 1, start: 0, end: 1, label: 7 },
+    { text: 1, start: 0, end: 1, score: 2 },
+    'b',
+  ])
+    t.equal(await own(span), 'error', JSON.stringify(span));
+  t.equal(await answerTo('gatehouse', { match: true, spans: {} }), 'error');
+  const presidio = (...places: object[]) =>
+    answerTo(
+      'presidio',
+      places.map((place) => ({ entity_type: 'X', score: 0.5, ...place })),
+    );
+  const both = [
+    [0, 2, 3],
+    [1, 0, 1],
+  ];
+  t.same(await presidio({ start: 1, end: 5 }), both, 'what is found over several texts is in each');
+  t.same(await presidio({ start: 2, end: 4 }), [], 'between them is nothing');
+  t.same(await presidio({}), [], 'nor where it does not say where');
+  for (const place of [{ start: 0, end: 6 }, { start: 3 }, { start: 5, end: 6 }])
+    t.equal(await presidio(place), 'error', JSON.stringify(place));
+  t.same(await answerTo('openai_chat', { choices: [{ message: { content: '{"match":true,"spans":[7]}' } }] }), []);
+});
+
 t.test('what LiteLLM would change is a match, and what a moderation leaves out is an error', async (t) => {
   const judges = await startJudges(t, { short: (_request, response) => void response.end('{"results":[]}') });
   const { calls } = callsTo(judges);

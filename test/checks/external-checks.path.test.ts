@@ -147,6 +147,48 @@ t.test('a block of its own ends it: nothing leaves; what filters find is redacte
   for (const id of ids) await api.delete(`/v1/policies/${id}`);
 });
 
+t.test('what a check finds is redacted in what is kept, in its place, also where it says nothing', async (t) => {
+  await check('redacts', 'presidio/analyze', { speaks: 'presidio' });
+  const id = await policy(
+    { type: 'prompt', check: 'redacts', fields: ['payload.text', 'payload.more'], redact: true, ...SAID },
+    { actions: ['log'] },
+  );
+  const payload = { text: '\u{1f600} an evil plan', more: ['fine', 'an evil one'], kept: 'evil' };
+  // Of two findings the judge names the first.
+  const left = { text: '\u{1f600} an [redacted:check] plan', more: ['fine', 'an evil one'], kept: 'evil' };
+  const one = await send(payload);
+  t.match(one.policy_result, { outcome: 'allowed', matches: [{ policy_id: id, detail: { redacted: true } }] });
+  t.same(one.redacted_payload, left);
+  const stays = (event: string) => api.get(`${events}/${event}`).then(({ json }) => json.payload);
+  t.same(await stays(one.id), left);
+  const { json } = await api.post(`${events}/batch`, {
+    events: [payload, { text: 'good' }, { text: `evil ${'x'.repeat(20)}` }].map((of) => ({
+      type: 'prompt',
+      payload: of,
+    })),
+  });
+  t.same(
+    json.results.map((result: { redacted_payload?: object }) => result.redacted_payload),
+    [left, undefined, { text: `[redacted:check] ${'x'.repeat(20)}` }],
+  );
+  const large = await send({ text: 'an evil plan', filling: 'x'.repeat(600_000) });
+  t.equal((await stays(large.id)).text, 'an [redacted:check] plan', 'from its thread');
+  await api.patch(`/v1/checks/${(await api.get('/v1/checks?q=redacts')).json.items[0].id}`, {
+    url: `${judges.url}/failing`,
+  });
+  const failed = await api.until(
+    () => send(payload),
+    ({ policy_result: { checks } }) => checks[0].reason === 'error',
+  );
+  const whole = { text: '[redacted:check]', more: ['[redacted:check]', '[redacted:check]'], kept: 'evil' };
+  t.same(await stays(failed.id), whole);
+  const headers = { 'Idempotency-Key': 'redacted once' };
+  const twice = [1, 2].map(() => () => api.post(events, { type: 'prompt', payload }, { headers }));
+  const first = await twice[0]!();
+  t.equal((await twice[1]!()).text, first.text, 'a retry is answered alike');
+  await api.delete(`/v1/policies/${id}`);
+});
+
 t.test(
   'policies that ask the same share a call, others ask at once, and a fourth finds no room: litellm#33770',
   async (t) => {
@@ -404,7 +446,7 @@ t.test('a secret in the query of an address is not shown', async (t) => {
 t.test('a check is tried', async (t) => {
   const id = await check('tried', 'presidio/analyze', { speaks: 'presidio' });
   t.match((await api.post(`/v1/checks/${id}/try`, { text: 'evil' })).json, {
-    ...{ match: true, score: 0.85, labels: ['EVIL'], reason: null },
+    ...{ match: true, score: 0.85, labels: ['EVIL'], found: ['evil'], reason: null },
   });
   await api.patch(`/v1/checks/${id}`, { url: `${judges.url}/nonsense` });
   t.match((await api.post(`/v1/checks/${id}/try`, { text: 'evil' })).json, { match: null, reason: 'error' });

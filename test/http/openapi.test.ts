@@ -301,7 +301,7 @@ const REFUSED: [PolicyType, object][] = [
   ['external_check', { ...SAID, when: { score: { eq: 0.5 } } }],
   ['external_check', { ...SAID, when: { labels: [] } }],
   ['external_check', { ...SAID, when: { verdict: true } }],
-  ['external_check', { ...SAID, redact: true }],
+  ['external_check', { ...SAID, redact: 'yes' }],
   ['external_check', { ...SAID, timeout: '1h' }],
   ['block_action', { tool: [] }],
   ['block_action', { tool: {} }],

@@ -437,7 +437,7 @@ t.test('what waits for a check keeps no place in the thread, as far as there is 
   const checks: JudgingParts['checks'] = {
     ask: (_account, questions) =>
       new Promise((resolve) => {
-        const verdict = { match: false, score: null, labels: [] };
+        const verdict = { match: false, score: null, labels: [], spans: [] };
         answers.push(() => resolve(questions.map(() => ({ verdict, ms: 1 }))));
       }),
   };

@@ -48,7 +48,7 @@ t.test('a check has four calls at a time, 200 wait, more are dropped; another ch
   t.equal(asked.filter(({ check }) => check === 'other').length, 1);
   t.equal(dropped(), 300 - 204);
   for (let i = 0; i < asked.length; i++) {
-    asked[i]!.answer({ verdict: { match: true, score: 0.5, labels: [] }, ms: 3 });
+    asked[i]!.answer({ verdict: { match: true, score: 0.5, labels: [], spans: [] }, ms: 3 });
     await settled();
   }
   t.equal(asked.length, 205);

@@ -12,13 +12,16 @@ const isEvil = (text: unknown) => typeof text === 'string' && text.includes('evi
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string');
 
+/** As Python counts: by code points. */
+const placeOf = (text: string, word: string) => [...text.slice(0, text.indexOf(word))].length;
+
 /** Presidio: `text` and `language` are required; findings with a type, a place and a score. */
 const presidio: Judge = (_request, { text, language }) => {
   if (typeof text !== 'string' || text === '') return { status: 500, body: { error: 'No text provided' } };
   if (typeof language !== 'string') return { status: 500, body: { error: 'No language provided' } };
-  const at = text.indexOf('evil');
+  const at = placeOf(text, 'evil');
   const found = { analysis_explanation: null, entity_type: 'EVIL', start: at, end: at + 4, score: 0.85 };
-  return { body: at < 0 ? [] : [found] };
+  return { body: isEvil(text) ? [found] : [] };
 };
 
 /** LiteLLM: four members are required; an action comes back. */
@@ -59,7 +62,13 @@ const moderation: Judge = (_request, { model, input }) => {
 const own: Judge = (_request, { event, policy, texts }) => {
   if (!isTexts(texts) || typeof event !== 'object' || typeof policy !== 'object') return { status: 400, body: {} };
   const isFound = texts.some(isEvil);
-  return { body: { match: isFound, score: isFound ? 1 : 0, labels: isFound ? ['evil'] : [], reason: 'because' } };
+  const spans = texts.flatMap((text, i) => {
+    const start = placeOf(text, 'evil');
+    return isEvil(text) ? [{ text: i, start, end: start + 4, label: 'evil' }] : [];
+  });
+  return {
+    body: { match: isFound, score: isFound ? 1 : 0, labels: isFound ? ['evil'] : [], spans, reason: 'because' },
+  };
 };
 
 const JUDGES: Record<string, Judge> = { presidio, litellm, chat, moderation, own };

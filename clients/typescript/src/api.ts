@@ -596,6 +596,12 @@ export interface components {
              */
             reason?: "timeout" | "error" | "overload" | "too_large" | "budget" | "expression_error" | "not_a_number" | "not_json" | "error";
             /**
+             * @description What it found is redacted in what is kept. Left out: it is not.
+             * @example true
+             * @constant
+             */
+            redacted?: true;
+            /**
              * @description By that word the event waits for a person. Left out: it does not.
              * @example true
              * @constant

@@ -3,7 +3,7 @@
 // Invariant: an answer that does not fit the format throws Nonsense, and is an error by the policy's word: nothing that
 // cannot be read is taken for "nothing found".
 import type { EventType } from '../../../schemas/closed-sets.ts';
-import type { CheckRecord } from '../../../schemas/external-check.ts';
+import type { CheckRecord, FoundSpan } from '../../../schemas/external-check.ts';
 
 /** `payloadText`: the payload as it is kept, where the policy asks about all of it. */
 export type CheckQuestion = {
@@ -13,14 +13,19 @@ export type CheckQuestion = {
   payloadText: string | undefined;
 };
 
-/** `match`: the service's own word. null: it has none, as with `score`. */
-export type CheckVerdict = { match: boolean | null; score: number | null; labels: readonly string[] };
+/** `match`: the service's own word. null: it has none, as with `score`. `spans`: where it found something. */
+export type CheckVerdict = {
+  match: boolean | null;
+  score: number | null;
+  labels: readonly string[];
+  spans: readonly FoundSpan[];
+};
 
 export type CheckFormat = {
   /** JSON. */
   request(check: Pick<CheckRecord, 'model' | 'prompt' | 'language'>, question: CheckQuestion): string;
-  /** Throws Nonsense. `texts`: how many were asked about. */
-  verdict(answer: unknown, texts: number): CheckVerdict;
+  /** Throws Nonsense. `texts`: those that were asked about. */
+  verdict(answer: unknown, texts: readonly string[]): CheckVerdict;
 };
 
 export class Nonsense extends Error {
@@ -64,6 +69,8 @@ export function labelsIn(values: Iterable<unknown>): string[] {
   return [...labels];
 }
 
+export const NO_SPANS: readonly FoundSpan[] = [];
+
 /** `{match, score, labels}`, of which one must be there. Throws Nonsense. */
 export function verdictIn(value: unknown): CheckVerdict {
   const { match, score, labels } = objectIn(value);
@@ -73,5 +80,6 @@ export function verdictIn(value: unknown): CheckVerdict {
     match: match ?? null,
     score: score === undefined ? null : scoreIn(score),
     labels: labels === undefined ? [] : labelsIn(listIn(labels)),
+    spans: NO_SPANS,
   };
 }

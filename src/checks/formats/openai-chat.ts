@@ -1,7 +1,17 @@
 // A judge behind the chat completions API, which most servers of models have. It answers a JSON object as our own form
 // has it, or as Llama Guard does: `safe`, or `unsafe` and a line of categories.
-// Texts are parted by an empty line. The answer is the model's, so what it says besides is nonsense, not safe.
-import { type CheckFormat, type CheckVerdict, labelsIn, listIn, Nonsense, objectIn, verdictIn } from './format.ts';
+// Texts are parted by an empty line. The answer is the model's, so what it says besides is nonsense, not safe; places
+// are passed over, since models do not count characters.
+import {
+  type CheckFormat,
+  type CheckVerdict,
+  labelsIn,
+  listIn,
+  NO_SPANS,
+  Nonsense,
+  objectIn,
+  verdictIn,
+} from './format.ts';
 
 export const openaiChat: CheckFormat = {
   request({ model, prompt }, { texts }) {
@@ -22,9 +32,14 @@ function said(text: string): CheckVerdict {
   if (fenced.startsWith('{')) return verdictIn(parsed(fenced));
   const [word, categories = '', ...rest] = text.split(/\s*\n\s*/);
   if (rest.length > 0) throw new Nonsense();
-  if (word === 'safe' && categories === '') return { match: false, score: null, labels: [] };
+  if (word === 'safe' && categories === '') return { match: false, score: null, labels: [], spans: NO_SPANS };
   if (word !== 'unsafe') throw new Nonsense();
-  return { match: true, score: null, labels: labelsIn(categories.split(',').map((label) => label.trim())) };
+  return {
+    match: true,
+    score: null,
+    labels: labelsIn(categories.split(',').map((label) => label.trim())),
+    spans: NO_SPANS,
+  };
 }
 
 function parsed(text: string): unknown {

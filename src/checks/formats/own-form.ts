@@ -1,6 +1,8 @@
 // The form of our own, for a service that is written for it: the event and the policy go out, `{match, score, labels}`
-// comes back, of which one is enough. Where the policy names `fields`, the event goes without its payload.
-import { type CheckFormat, verdictIn } from './format.ts';
+// comes back, of which one is enough, and the places of what was found in `spans`. Where the policy names `fields`, the
+// event goes without its payload.
+import { type CheckFormat, listIn, objectIn, verdictIn } from './format.ts';
+import { FoundPlaces } from './found-places.ts';
 
 export const ownForm: CheckFormat = {
   request(_check, { texts, policy, event, payloadText }) {
@@ -9,5 +11,10 @@ export const ownForm: CheckFormat = {
     const payload = payloadText === undefined ? '' : `,"payload":${payloadText}`;
     return `{"event":${head}${payload}},"policy":${JSON.stringify(policy)},"texts":${JSON.stringify(texts)}}`;
   },
-  verdict: verdictIn,
+  verdict(answer, texts) {
+    const { spans } = objectIn(answer);
+    const places = new FoundPlaces(texts);
+    const found = spans === undefined ? [] : listIn(spans).map(objectIn);
+    return { ...verdictIn(answer), spans: found.map((span) => places.ofText(span)) };
+  },
 };

@@ -20,6 +20,9 @@ const checks = resourceRoutes(
   (registry) => registry.checks,
 );
 
+/** Enough to see that the service counts as it should. */
+const FOUND_SHOWN_MAX = 20;
+
 export const checkRoutes: Route[] = [
   checks.create({
     body: CheckCreate,
@@ -98,7 +101,8 @@ async function tried(
   } as const;
   const [answer] = await calls.ask(account, check, [question]);
   const { ms } = answer!;
-  if ('failure' in answer!) return { match: null, score: null, labels: [], reason: answer.failure, ms };
-  const { match, score, labels } = answer!.verdict;
-  return { match, score, labels: [...labels], reason: null, ms };
+  if ('failure' in answer!) return { match: null, score: null, labels: [], found: [], reason: answer.failure, ms };
+  const { match, score, labels, spans } = answer!.verdict;
+  const found = spans.slice(0, FOUND_SHOWN_MAX).map(({ start, end }) => text.slice(start, end));
+  return { match, score, labels: [...labels], found, reason: null, ms };
 }

@@ -403,7 +403,7 @@ function afterIndex(path: Path, at: number, index: number): number {
 }
 
 /** In order, without overlaps; of two that overlap the first gives the name, the longer one if they start together. */
-function merged(spans: NamedSpan[]): NamedSpan[] {
+export function merged(spans: NamedSpan[]): NamedSpan[] {
   if (spans.some((span, i) => i > 0 && span.start <= spans[i - 1]!.start)) {
     spans.sort((a, b) => a.start - b.start || b.end - a.end);
   }

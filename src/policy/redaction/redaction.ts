@@ -15,6 +15,8 @@ import { FOLDING_UNITS, formsOf } from '../texts/text-forms.ts';
 
 /** What a match of a pattern is replaced by is called so. */
 export const PATTERN_NAME = 'pattern';
+/** What a check outside found is replaced by is called so. */
+export const CHECK_NAME = 'check';
 /** What a text is replaced by in which no one can tell what it holds. */
 export const UNREADABLE_NAME = 'not_json';
 

@@ -9,9 +9,12 @@ import { type Path, visitPath } from '../conditions/path.ts';
 import { pointerOf, type Step } from '../conditions/pointer.ts';
 import type { EventView } from '../judgement.ts';
 import type { DataFilterTerms } from '../kinds/data-filter.ts';
-import { PATTERN_NAME, TRACE_TOKEN_CHARACTERS, UNREADABLE_NAME } from '../redaction/redaction.ts';
+import { CHECK_NAME, PATTERN_NAME, TRACE_TOKEN_CHARACTERS, UNREADABLE_NAME } from '../redaction/redaction.ts';
 
-const MARK = new RegExp(`\\[redacted:(${[...DETECTOR_NAMES, PATTERN_NAME, UNREADABLE_NAME].join('|')})\\]`, 'g');
+const MARK = new RegExp(
+  `\\[redacted:(${[...DETECTOR_NAMES, PATTERN_NAME, CHECK_NAME, UNREADABLE_NAME].join('|')})\\]`,
+  'g',
+);
 const TOKEN = /^redacted-[0-9a-f]+$/;
 /** What a mark looks like in the text of a payload. */
 const BEGINS = '[redacted:';

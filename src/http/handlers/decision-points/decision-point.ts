@@ -124,7 +124,9 @@ type Judged = { id: string; result: PolicyResult; redacted: ObjectText | undefin
 
 /** The names of the policies that redacted it, for people. */
 export function redactedBy({ matches }: PolicyResult): string {
-  const names = matches.filter(({ type }) => type === 'data_filter').map(({ name }) => jsonOf(name));
+  const names = matches
+    .filter(({ type, detail }) => type === 'data_filter' || 'redacted' in detail)
+    .map(({ name }) => jsonOf(name));
   return names.length === 1 ? `Policy ${names[0]}` : `One of the policies ${names.join(', ')}`;
 }
 
