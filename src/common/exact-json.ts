@@ -93,13 +93,15 @@ function withNumbers(value: unknown): unknown {
 
 /** Index of the quote that closes the string opened at `open`, of the same kind; the text's length: none does. */
 export function stringEnd(text: string, open: number): number {
-  const quote = text.charCodeAt(open);
-  for (let i = open + 1; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit === BACKSLASH) i++;
-    else if (unit === quote) return i;
+  const quote = text.charAt(open);
+  for (let from = open + 1; ; ) {
+    const end = text.indexOf(quote, from);
+    if (end < 0 || from > text.length) return text.length;
+    let slashes = 0;
+    while (text.charCodeAt(end - 1 - slashes) === BACKSLASH) slashes++;
+    if (slashes % 2 === 0) return end;
+    from = end + 1;
   }
-  return text.length;
 }
 
 export function numberEnd(text: string, start: number): number {

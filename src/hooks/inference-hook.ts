@@ -109,8 +109,9 @@ function piecesOf(text: string, room: number): string[] {
 
 /** The place at or before `at` where no escape and no pair of surrogates is cut. */
 function wholeAt(text: string, at: number): number {
-  const slash = text.lastIndexOf('\\', at - 1);
-  if (slash >= at - ESCAPE_CHARACTERS_MAX + 1 && slash >= 0) {
+  const near = Math.max(0, at - ESCAPE_CHARACTERS_MAX + 1);
+  const slash = near + text.slice(near, at).lastIndexOf('\\');
+  if (slash >= near) {
     let first = slash;
     while (text[first - 1] === '\\') first--;
     // Of a row of them the last one begins an escape where their number is odd.
