@@ -53,6 +53,7 @@ const AT_NIGHT = [
   'clickhouse/protocol.clickhouse',
   'http/neighbour.path',
   'http/overload.path',
+  'http/overloaded-hooks.path',
   'pipelines/crash.clickhouse',
   'processes/apply-kills.path',
   'processes/backtest-kills.path',

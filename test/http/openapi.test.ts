@@ -222,6 +222,7 @@ t.test('conditions are described with the words that the engine knows', async (t
 /** What the engine takes and refuses, by type: each is held against the description as well. */
 const TAKEN: [PolicyType, object][] = [
   ['external_check', { check: 'guard', on_timeout: 'match', on_error: 'pending', on_overload: 'skip' }],
+  ['external_check', { check: 'guard', redact: true, on_timeout: 'match', on_error: 'match', on_overload: 'skip' }],
   [
     'external_check',
     {
