@@ -13,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { authorityFile } from '../test/support/certificate.ts';
 import { type Received, type Receiver, startReceiver } from '../test/support/https-receiver.ts';
 import { startSmtp } from '../test/support/smtp-server.ts';
+import { Teardowns } from './ending.ts';
 import { HttpClient } from './http-client.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
@@ -36,7 +37,6 @@ const SETTLE_MS_MAX = 240_000;
 export type AlertsOptions = { events: number; kills: number; part?: string | undefined };
 
 /** What support for tests ties to a test is here tied to the run. */
-type Owner = Parameters<typeof startReceiver>[0];
 type Setting = { service: BenchService; client: HttpClient; agent: string; end: () => Promise<void> };
 
 export async function alerts(options: AlertsOptions): Promise<boolean> {
@@ -60,8 +60,8 @@ export async function alerts(options: AlertsOptions): Promise<boolean> {
 
 async function measureLatency({ events }: AlertsOptions): Promise<{ rows: Row[]; passed: boolean }> {
   const teardowns = new Teardowns();
-  const [hook, chat] = [await startReceiver(teardowns.owner), await startReceiver(teardowns.owner)];
-  const smtp = await startSmtp(teardowns.owner);
+  const [hook, chat] = [await startReceiver(teardowns), await startReceiver(teardowns)];
+  const smtp = await startSmtp(teardowns);
   const setting = await begin(teardowns, [hook, chat], { GATEHOUSE_SMTP_URL: smtp.url });
   try {
     await makeAlert(setting, 'webhook', `${hook.url}/h`);
@@ -97,7 +97,7 @@ async function killPipelines({ kills }: AlertsOptions): Promise<{ rows: Row[]; p
       response.end();
     }, SLOW_ANSWER_MS);
   };
-  for (let i = 0; i < SLOW_HOSTS; i++) hosts.push(await startReceiver(teardowns.owner, { answer }));
+  for (let i = 0; i < SLOW_HOSTS; i++) hosts.push(await startReceiver(teardowns, { answer }));
   const setting = await begin(teardowns, hosts);
   try {
     const made: string[] = [];
@@ -188,7 +188,7 @@ async function pidOf(service: BenchService, name: string): Promise<number> {
 async function badTargets(): Promise<{ rows: Row[]; passed: boolean }> {
   const teardowns = new Teardowns();
   const hosts: Receiver[] = [];
-  for (let i = 0; i < ALERTS; i++) hosts.push(await startReceiver(teardowns.owner));
+  for (let i = 0; i < ALERTS; i++) hosts.push(await startReceiver(teardowns));
   const setting = await begin(teardowns, hosts);
   try {
     for (const [i, host] of hosts.entries()) await makeAlert(setting, 'webhook', `${host.url}/${i}`);
@@ -234,15 +234,6 @@ async function othersLatency(setting: Setting, sound: readonly Receiver[], event
 
 // -- what the parts share
 
-class Teardowns {
-  readonly #all: (() => unknown)[] = [];
-  readonly owner = { teardown: (end: () => unknown) => void this.#all.push(end) } as unknown as Owner;
-
-  async run(): Promise<void> {
-    for (const end of this.#all.toReversed()) await end();
-  }
-}
-
 /** The service, an agent, and a policy that blocks. */
 async function begin(
   teardowns: Teardowns,
@@ -251,7 +242,7 @@ async function begin(
 ): Promise<Setting> {
   const service = await startBenchService({
     GATEHOUSE_EGRESS_ALLOWED_HOSTS: hosts.map(({ port }) => `localhost:${port}`).join(','),
-    NODE_EXTRA_CA_CERTS: await authorityFile(teardowns.owner),
+    NODE_EXTRA_CA_CERTS: await authorityFile(teardowns),
     ...env,
   });
   const client = new HttpClient({ ...service, connections: 8 });

@@ -81,6 +81,7 @@ export const LINES = {
     about: 'what one account notices of the worst that another can do',
     options: { seconds: 8, keep: 'no' },
   },
+  checks: { about: 'how long an event waits for a check that fails', options: { tries: 90, keep: 'no' } },
   spans: { about: 'spans by OTLP: how fast, and what others notice', options: { seconds: 8, keep: 'no' } },
   backtest: {
     about: 'how long a policy is replayed over 100,000 events, and what callers notice meanwhile',

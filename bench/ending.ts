@@ -23,6 +23,17 @@ export function atTheVeryEnd(end: Ending): void {
   last.add(end);
 }
 
+/** Takes what a helper of the tests would end with its test. */
+export class Teardowns {
+  readonly #all: Ending[] = [];
+
+  readonly teardown = (end: Ending): void => void this.#all.push(end);
+
+  async run(): Promise<void> {
+    for (const end of this.#all.toReversed()) await end();
+  }
+}
+
 /** Runs `use`, and `end` behind it or by a signal, whichever comes first. */
 export async function ended<T>(use: () => Promise<T>, end: Ending): Promise<T> {
   const strike = whenEnded(end);

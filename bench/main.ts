@@ -37,6 +37,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     fsync: async () => (await import('./fsync.ts')).fsync(speed('fsync')),
     memory: async () => (await import('./memory.ts')).memory({ seconds: of('memory', 'seconds') }),
     overload: async () => (await import('./overload.ts')).overload({ seconds: of('overload', 'seconds') }),
+    checks: async () => (await import('./checks.ts')).checks({ tries: of('checks', 'tries') }),
     neighbour: async () => (await import('./neighbour.ts')).neighbour({ seconds: of('neighbour', 'seconds') }),
     spans: async () => (await import('./spans.ts')).spans({ seconds: of('spans', 'seconds') }),
     backtest: async () =>

@@ -4,29 +4,34 @@ import { Socket } from 'node:net';
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HttpClient } from './http-client.ts';
+import { ASKS_DEAD_CHECK, largeHook, makeConnection, makeDeadCheck } from './neighbour-outside.ts';
 import { bodiesOf, GUARD_SET, type PolicyOrder, sampleText } from './workload.ts';
 
 const ATTACKER_NICE = 10;
 const KIB = 1024;
 
 /** What the attacker sends over and over. `path` with `{agent}` for its own. */
-type Ask = { method: string; path: string; body?: string };
-type Attack = {
+type Ask = { method: string; path: string; body?: string; headers?: Record<string, string> };
+export type Attack = {
   name: string;
   policies?: PolicyOrder[];
   atOnce: number;
-  asks?: (turn: number) => Ask;
+  /** At most so many a second. */
+  perSecond?: number;
+  /** Makes what it needs in its account, and says what its process has to know of that. */
+  prepares?: (client: HttpClient, judgesUrl: string) => Promise<string>;
+  asks?: (turn: number, made: string) => Ask;
   /** Instead of requests: connections that are held until the end of the run. */
   hold?: (url: string, key: string, agent: string) => () => void;
 };
 const EVENT = '/v1/agents/{agent}/events';
 
 /** Whose account it is. `attack`: its place among `attacks()`. */
-export type Target = { url: string; key: string; agent: string; attack: number };
+export type Target = { url: string; key: string; agent: string; attack: number; made: string };
 export type Counts = { served: number; refused: number };
 type Attacking = { end: () => Promise<Counts> };
 
-function begin({ url, key, agent }: Target, attack: Attack): Attacking {
+function begin({ url, key, agent, made }: Target, attack: Attack): Attacking {
   if (attack.hold !== undefined) {
     const release = attack.hold(url, key, agent);
     return {
@@ -40,14 +45,19 @@ function begin({ url, key, agent }: Target, attack: Attack): Attacking {
   const counts = { served: 0, refused: 0 };
   let isOver = false;
   let turn = 0;
+  const startMs = performance.now();
   const loop = async () => {
     while (!isOver && attack.asks !== undefined) {
-      const { method, path, body } = attack.asks(turn++);
+      const own = turn++;
+      if (attack.perSecond !== undefined)
+        await sleep(Math.max(0, startMs + (1_000 * own) / attack.perSecond - performance.now()));
+      const { method, path, body, headers } = attack.asks(own, made);
       try {
         const { status } = await client.send(
           method,
           path.replace('{agent}', agent),
           body?.replace('"{agent}"', `"${agent}"`),
+          headers,
         );
         counts[status < 300 ? 'served' : 'refused']++;
         if (status >= 300) await sleep(20); // as Retry-After would have it a second
@@ -82,6 +92,7 @@ export function attacks(): Attack[] {
       asks: (turn) => ({ method: 'GET', path: `/v1/events?q=refund+fare+${turn % 7}&limit=100` }),
     },
     { name: '500 bodies of 8 MiB that drip', atOnce: 0, hold: drip },
+    ...outside(),
     { name: 'batches of 100, 32 at once', atOnce: 32, asks: (turn) => post(`${EVENT}/batch`, BATCHES[turn % 8]!) },
   ];
 }
@@ -237,6 +248,21 @@ function policyWork(): Attack[] {
           }),
         ),
     },
+  ];
+}
+
+/** Beside as many events without a check. */
+function outside(): Attack[] {
+  const small = { atOnce: 64, perSecond: 1_000, asks: () => post(EVENT, event({ text: 'hello' })) };
+  return [
+    { name: '1,000 events a second', ...small },
+    {
+      name: 'the same, of which a dead check is asked',
+      ...small,
+      prepares: makeDeadCheck,
+      policies: [ASKS_DEAD_CHECK],
+    },
+    { name: 'inference hooks of 10 MB', atOnce: 1, prepares: makeConnection, asks: largeHook },
   ];
 }
 

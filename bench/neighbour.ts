@@ -10,12 +10,14 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { assetPath } from '../src/process/assets.ts';
 import { whenEnded } from './ending.ts';
-import { attacks, type Counts, type Target } from './neighbour-attacks.ts';
+import { HttpClient } from './http-client.ts';
+import { type Attack, attacks, type Counts, type Target } from './neighbour-attacks.ts';
+import { startBadJudges } from './neighbour-outside.ts';
 import { openLoad, type Summary, summarize } from './open-loop.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAccounts, makeAgents, setPolicies } from './setup.ts';
-import { bodiesOf, FIVE_POLICIES, type PolicyOrder } from './workload.ts';
+import { bodiesOf, FIVE_POLICIES } from './workload.ts';
 
 const P99_MS_MAX = 50;
 const VICTIM_RATE = 200;
@@ -24,7 +26,8 @@ const WARM_SECONDS = 1;
 
 export async function neighbour({ seconds }: { seconds: number }): Promise<boolean> {
   const machine = beginLine('neighbour');
-  const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
+  const judges = await startBadJudges();
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '1', ...judges.env });
   try {
     const all = attacks();
     const [victimKey, ...keys] = await makeAccounts(service, all.length + 1);
@@ -37,7 +40,8 @@ export async function neighbour({ seconds }: { seconds: number }): Promise<boole
         victim,
         agents,
         attack: i,
-        policies: attack.policies,
+        needs: attack,
+        judgesUrl: judges.url,
         key: keys[i]!,
         seconds,
       });
@@ -53,6 +57,7 @@ export async function neighbour({ seconds }: { seconds: number }): Promise<boole
     return rows.every((row) => Number(row['p99 ms']) < P99_MS_MAX && row['not answered well'] === 0);
   } finally {
     await service.stop();
+    await judges.stop();
   }
 }
 
@@ -60,19 +65,23 @@ type Setting = {
   victim: { url: string; key: string };
   agents: readonly string[];
   attack: number;
-  policies: PolicyOrder[] | undefined;
+  needs: Pick<Attack, 'policies' | 'prepares'>;
+  judgesUrl: string;
   key: string;
   seconds: number;
 };
 
 async function measured(
   service: BenchService,
-  { victim, agents, attack, policies, key, seconds }: Setting,
+  { victim, agents, attack, needs: { policies, prepares }, judgesUrl, key, seconds }: Setting,
 ): Promise<[Summary, Counts]> {
   const attacker = { url: service.url, key };
   const [agent] = await makeAgents(attacker, 1, 'attacker');
+  const client = new HttpClient({ ...attacker, connections: 1 });
+  const made = (await prepares?.(client, judgesUrl)) ?? '';
+  client.close();
   if (policies !== undefined) await setPolicies(attacker, policies);
-  const end = beginAttack({ url: service.url, key, agent: agent!, attack });
+  const end = beginAttack({ url: service.url, key, agent: agent!, attack, made });
   await sleep(1_000); // the first of its events builds what the policies need
   const bodies = bodiesOf(1);
   const requests = bodies.map((_, body) => ({

@@ -4,9 +4,11 @@
 // since the front's is mostly its sockets'. Few connections, so that large bodies are not measured by the memory that
 // waits with them. Policies beyond the five of every line name other tools, types, models, codes and words than the
 // events have, in eight forms (conditions, expressions, patterns), as most policies of an account concern most events
-// not at all. Patterns are all run over every string. Beside these, on a load of their own, policies that look at what
-// was before (policies-over-time.ts).
+// not at all. Patterns are all run over every string. A policy that asks a check outside is of an event that never
+// comes: who has none, or is not asked, must not notice that there are any. Beside these, on a load of their own,
+// policies that look at what was before (policies-over-time.ts).
 import { gatehouse } from './contenders.ts';
+import { HttpClient } from './http-client.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
 import { loadOverTime, OVER_TIME, untilKnown } from './policies-over-time.ts';
 import { beginLine, hand, type Row } from './report.ts';
@@ -26,19 +28,27 @@ import {
 
 const POLICY_COUNTS = [0, 5, 50, 200, 1_000];
 const PATTERN_COUNTS = [0, 5, 50];
+/** Policies that ask a check, beside the five. */
+const CHECK_COUNTS = [0, 1];
 const PAYLOAD_KB = [0.5, 4, 64];
 /** Small enough for 64 KB events; the same for all sizes, so that only the size differs. */
 const SIZED_BATCH = 16;
 const CONNECTIONS = 8;
 const KB = 1024;
 
-type Setting = { about: 'policies' | 'patterns' | 'payload KB'; x: number; policies: PolicyOrder[]; load: Requests };
+type Setting = {
+  about: 'policies' | 'patterns' | 'payload KB' | 'checks';
+  x: number;
+  policies: PolicyOrder[];
+  load: Requests;
+};
 
 export async function policies(options: { turns: number; seconds: number }): Promise<boolean> {
   const machine = beginLine('policies');
   const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
   try {
     const [agent] = (await makeAgents(service, 1)) as [string];
+    await makeCheck(service);
     const settings = settingsFor(agent, service.key);
     const entrants: Entrant[] = settings.map((setting) => ({
       name: nameOf(setting),
@@ -99,11 +109,25 @@ function settingsFor(agent: string, key: string): Setting[] {
       const load = loadOf(agent, key, SIZED_BATCH, (i) => eventOfSize(i, x * KB));
       return { about: 'payload KB', x, policies: FIVE_POLICIES, load };
     }),
+    ...CHECK_COUNTS.map((x): Setting => {
+      return { about: 'checks', x, policies: [...FIVE_POLICIES, ...Array<PolicyOrder>(x).fill(ASKING)], load: batch };
+    }),
   ];
 }
 
 function loadOf(agent: string, key: string, count: number, make: (i: number) => object): Requests {
   return requestsOf([{ agent, key }], { events: count, connections: CONNECTIONS }, bodiesOf(count, make));
+}
+
+const CHECK = { name: 'guard', speaks: 'gatehouse', url: 'https://guard.example.com/judge' };
+const ASKING: PolicyOrder = {
+  ...{ name: 'asks', type: 'external_check', actions: ['block'] },
+  conditions: { type: 'error', check: CHECK.name, on_timeout: 'skip', on_error: 'skip', on_overload: 'skip' },
+};
+
+async function makeCheck(service: { url: string; key: string }): Promise<void> {
+  const client = new HttpClient({ ...service, connections: 1 });
+  await client.json('POST', '/v1/checks', CHECK).finally(() => client.close());
 }
 
 /** The five of every line, then such as concern other events. */
@@ -149,11 +173,11 @@ function nameOf({ about, x }: Setting): string {
   return `${about} ${x}`;
 }
 
+const BASES: Partial<Record<Setting['about'], number>> = { 'payload KB': PAYLOAD_KB[0]!, checks: 0 };
+
 /** What a setting's cost is set against: five of its kind, or the smallest payload. */
 function fiveOf(settings: readonly Setting[], { about }: Setting): Setting {
-  return settings.find(
-    (setting) => setting.about === about && setting.x === (about === 'payload KB' ? PAYLOAD_KB[0] : 5),
-  )!;
+  return settings.find((setting) => setting.about === about && setting.x === (BASES[about] ?? 5))!;
 }
 
 function rowOf(

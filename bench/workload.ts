@@ -4,7 +4,7 @@
 
 export type PolicyOrder = {
   name: string;
-  type: 'block_action' | 'data_filter' | 'rate_limit' | 'require_approval' | 'sequence' | 'budget';
+  type: 'block_action' | 'data_filter' | 'rate_limit' | 'require_approval' | 'sequence' | 'budget' | 'external_check';
   conditions: Record<string, unknown>;
   actions: string[];
   mode?: 'shadow';

@@ -39,7 +39,7 @@ export async function certificate(
 }
 
 /** The authority as a file, for NODE_EXTRA_CA_CERTS. */
-export async function authorityFile(t: Test): Promise<string> {
+export async function authorityFile(t: Pick<Test, 'teardown'>): Promise<string> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-ca-'));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   const file = path.join(folder, 'ca.pem');

@@ -22,7 +22,7 @@ export type Receiver = {
 };
 
 export async function startReceiver(
-  t: Test,
+  t: Pick<Test, 'teardown'>,
   options: { certificate?: Certificate; host?: string; answer?: Answering } = {},
 ): Promise<Receiver> {
   const { key, cert, ca } = options.certificate ?? (await certificate());

@@ -30,7 +30,7 @@ type SmtpReceiver = {
   sessions(): number;
 };
 
-export async function startSmtp(t: Test, options: SmtpOptions = {}): Promise<SmtpReceiver> {
+export async function startSmtp(t: Pick<Test, 'teardown'>, options: SmtpOptions = {}): Promise<SmtpReceiver> {
   const mails: ReceivedMail[] = [];
   const named: string[] = [];
   let sessions = 0;
