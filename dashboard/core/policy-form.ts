@@ -37,14 +37,19 @@ export function takesList(operator: string): boolean {
   return OF_LISTS.includes(operator);
 }
 
-/** `reserved`: keys that are no fields. `shown`: those of them that the form has a control for. */
-export function formOf(text: string, reserved: readonly string[], shown: readonly string[]): PolicyForm | undefined {
+/** `reserved`: keys that are no fields. `isShown`: the form has a control for what stands there. */
+export function formOf(
+  text: string,
+  reserved: readonly string[] = [],
+  isShown: (key: string, value: string) => boolean = () => false,
+): PolicyForm | undefined {
   const members = membersOf(text);
   if (members === undefined) return undefined;
   const form: PolicyForm = { members, tests: [], others: [] };
-  members.forEach(({ key }, member) => {
-    const isTwice = members.some((one, i) => i !== member && one.key === key);
-    if (reserved.includes(key) ? shown.includes(key) && !isTwice : addTests(form, text, member)) return;
+  members.forEach(({ key, valueFrom, to }, member) => {
+    const isOnce = members.every((one, i) => i === member || one.key !== key);
+    const hasControl = () => isOnce && isShown(key, text.slice(valueFrom, to));
+    if (reserved.includes(key) ? hasControl() : addTests(form, text, member)) return;
     form.others.push(key);
   });
   return form;
@@ -73,7 +78,7 @@ function addTests({ members, tests }: PolicyForm, text: string, member: number):
 }
 
 /** JSON texts of a scalar, or of a list of scalars; undefined: an input of one line could not show it. */
-function valuesOf(value: string): string[] | undefined {
+export function valuesOf(value: string): string[] | undefined {
   const values = value[0] === '[' ? elementsOf(value).map((one) => value.slice(one.from, one.to)) : [value];
   return values.every((one) => !'[{'.includes(one[0]!) && isOneLine(one)) ? values : undefined;
 }
@@ -84,7 +89,7 @@ function isOneLine(value: string): boolean {
 }
 
 /** Members of the object that the text is; undefined: it is none. */
-function membersOf(text: string): Member[] | undefined {
+export function membersOf(text: string): Member[] | undefined {
   try {
     JSON.parse(text); // conditions of a person, and only to know that it can be read
   } catch {
@@ -93,7 +98,7 @@ function membersOf(text: string): Member[] | undefined {
   return text[skipSpace(text, 0)] === '{' ? partsOf(text, true) : undefined;
 }
 
-function elementsOf(text: string): Member[] {
+export function elementsOf(text: string): Member[] {
   return partsOf(text, false);
 }
 
@@ -160,6 +165,27 @@ export function withValue(text: string, key: string, value: string | undefined):
 /** Elements that stay keep their texts and what is between them. */
 export function withList(text: string, key: string, values: readonly string[]): string {
   return withValue(text, key, values.length === 0 ? undefined : changedList(memberValue(text, key), values));
+}
+
+/** Texts of the elements of a list, whatever they are; none where there is no list. */
+export function elementTexts(text: string, key: string): string[] {
+  const value = memberValue(text, key);
+  return value?.[0] === '[' ? elementsOf(value).map((one) => value.slice(one.from, one.to)) : [];
+}
+
+/** Changes one element, or adds one behind the last. `element` undefined: it is taken out, with the last one the list. */
+export function withElement(text: string, key: string, at: number, element: string | undefined): string {
+  const value = memberValue(text, key);
+  if (value?.[0] !== '[') return element === undefined ? text : withValue(text, key, `[${element}]`);
+  const elements = elementsOf(value);
+  const one = elements[at];
+  if (element === undefined)
+    return withValue(text, key, elements.length < 2 ? undefined : without(value, elements, at));
+  return withValue(
+    text,
+    key,
+    one === undefined ? appended(value, elements, element) : put(value, one.from, one.to, element),
+  );
 }
 
 /** `value`: the list that there is, of which `values` has one more, one less, or one changed. */

@@ -214,7 +214,7 @@ function Fields({ policy, begun, type, onType }: FieldsProps) {
       {policy?.mode !== 'shadow' && (
         <Mode
           policy={policy}
-          mayWait={type !== 'sequence'}
+          type={type}
           onShadow={(isShadow) => {
             // names are unique, so the copy needs one of its own
             if (policy !== undefined && isShadow && name === policy.name) setName(`${name.slice(0, 191)} (shadow)`);

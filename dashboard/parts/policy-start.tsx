@@ -1,6 +1,7 @@
 // From when a policy is in force: how it is chosen in the editor, and the mark of one that waits. Times are by the clock
 // that is switched to, whose zone is named.
 import { useState } from 'preact/hooks';
+import type { PolicyType } from '../../schemas/closed-sets.ts';
 import { nowMs } from '../core/clock.ts';
 import { dayText, exactText, inputOf, ofInput, tomorrow, zone, zoneName } from '../core/time.ts';
 import type { Policy, WholePolicy } from '../core/types.ts';
@@ -9,14 +10,16 @@ import { Field, textOf } from './dialog.tsx';
 
 type ModeProps = {
   policy: WholePolicy | undefined;
-  /** A sequence is in force at once. */
-  mayWait: boolean;
+  type: PolicyType;
   onShadow: (isShadow: boolean) => void;
 };
 
-export function Mode({ policy, mayWait, onShadow }: ModeProps) {
+export function Mode({ policy, type, onShadow }: ModeProps) {
   const [mode, setMode] = useState(() => (waits(policy?.starts_at, nowMs()) ? 'later' : 'enforce'));
-  const shown = mode === 'later' && !mayWait ? 'enforce' : mode;
+  const mayWait = type !== 'sequence';
+  const mayBeShadow = type !== 'sequence' && type !== 'budget';
+  const isRefused = (mode === 'later' && !mayWait) || (mode === 'shadow' && !mayBeShadow);
+  const shown = isRefused ? 'enforce' : mode;
   return (
     <div class="columns">
       <Field label="Save it" {...(shown === 'shadow' ? { hint: SHADOW } : {})}>
@@ -30,7 +33,11 @@ export function Mode({ policy, mayWait, onShadow }: ModeProps) {
         >
           <option value="enforce">in force at once</option>
           {mayWait && <option value="later">in force from a time on</option>}
-          <option value="shadow">{policy === undefined ? 'as a shadow' : 'as a shadow beside the one in force'}</option>
+          {mayBeShadow && (
+            <option value="shadow">
+              {policy === undefined ? 'as a shadow' : 'as a shadow beside the one in force'}
+            </option>
+          )}
         </select>
       </Field>
       {shown === 'later' && (

@@ -1,7 +1,7 @@
 // A policy that is made without JSON, in a real browser against the whole service: while one writes it says what the
 // policy would have matched; form and JSON follow each other. On a wide and a narrow screen, by keys too, and everyone
 // can read it (axe).
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
@@ -21,6 +21,7 @@ async function form(): Promise<void> {
   for (let n = 1; n <= 12; n++) await send({ tool: 'send_money', arguments: { amount: n * 250 } });
   await send({ tool: 'read_file', path: '/etc/passwd', depth: 2 });
   const go = (page: Page, place: string) => page.goto(`${service.url}/ui/${place}`);
+  const isWide = (page: Page) => page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
   const preview = (page: Page) => page.getByRole('region', { name: 'What it would have matched' });
 
   for (const width of WIDTHS) {
@@ -59,8 +60,7 @@ async function form(): Promise<void> {
       await preview(page).getByText('Would have matched 1 of the last 13 events.').waitFor();
       t.match(await told(preview(page)), '/etc/passwd');
       t.equal((await api.get('/v1/policies')).json.total, 0, 'nothing is kept');
-      const isWide = await page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
-      t.notOk(isWide, 'nothing stands out of the page');
+      t.notOk(await isWide(page), 'nothing stands out of the page');
     });
 
     browserTest(`form and JSON follow each other, and the tab stays, ${width} px`, {}, async (t, open) => {
@@ -186,8 +186,7 @@ async function form(): Promise<void> {
       const midnight = await page.evaluate<string>('new Date(new Date().setHours(24, 0, 0, 0)).toISOString()');
       t.match(made, { agent_id: agent, actions: ['block', 'log'], starts_at: midnight }, 'by the clock of the browser');
       t.match((await send({ tool: 'wire' })).json.policy_result, { outcome: 'allowed' }, 'until then it may');
-      const isWide = await page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
-      t.notOk(isWide, 'nothing stands out of the page');
+      t.notOk(await isWide(page), 'nothing stands out of the page');
 
       await page.getByRole('button', { name: 'Try an event' }).click();
       await dialog.getByRole('button', { name: 'Try', exact: true }).click();
@@ -209,6 +208,161 @@ async function form(): Promise<void> {
       t.match((await send({ tool: 'wire' })).json.policy_result, { outcome: 'blocked' }, 'from now on it may not');
       await api.delete(`/v1/policies/${made.id}`);
     });
+
+  /** A new policy of a type, saved as it was written; what is stored then. */
+  const made = async (page: Page, type: string, name: string, write: (dialog: Locator) => Promise<void>) => {
+    await go(page, 'policies?new=1');
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('combobox', { name: 'Type' }).first().selectOption(type);
+    await dialog.getByLabel('Name').fill(name);
+    await write(dialog);
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('link', { name }).waitFor();
+    return (await api.get(`/v1/policies?q=${encodeURIComponent(name)}`)).json.items[0];
+  };
+  const exactly = { exact: true };
+
+  for (const width of WIDTHS)
+    browserTest(`a sequence is made by the form alone, ${width} px`, { mayFail: /400/ }, async (t, open) => {
+      const { page } = await open({ viewport: { width, height: 800 } });
+      await signIn(page, service);
+      const name = `secrets leave ${width}`;
+      const policy = await made(page, 'sequence', name, async (dialog) => {
+        const first = dialog.getByRole('group', { name: 'Step 1', ...exactly });
+        await dialog.getByLabel('Value of condition 2', exactly).fill('http_post');
+        await dialog.getByLabel('Value of condition 1 of step 1').fill('read_file');
+        await first.getByRole('button', { name: 'Add a condition of step 1' }).click();
+        await dialog.getByLabel('Field of condition 2 of step 1').fill('payload.path');
+        await dialog.getByLabel('Comparison of condition 2 of step 1').selectOption({ label: 'is like (* ?)' });
+        await dialog.getByLabel('Value of condition 2 of step 1').fill('*.env');
+        await first.getByText('What its texts hold').click();
+        await first.getByRole('checkbox', { name: 'api_key' }).check();
+        await first.getByLabel('What was blocked').selectOption({ label: 'is a step, too' });
+        await tabTo(page, 'Add a step');
+        await page.keyboard.press('Enter');
+        await dialog.getByLabel('Value of condition 1 of step 2').fill('send_money');
+        await dialog.getByRole('button', { name: 'Add a step' }).click();
+        t.equal(await dialog.getByRole('button', { name: 'Add a step' }).count(), 0, 'three are all');
+        await dialog.getByRole('button', { name: 'Remove step 3' }).click();
+        await dialog.getByRole('button', { name: 'Add what must not have occurred' }).click();
+        await dialog.getByLabel('Value of condition 1 of the exception').fill('ask_a_person');
+        await dialog.getByLabel('In the last').fill('10m');
+        await dialog.getByLabel('In the events of one').fill('trace');
+        for (const path of ['payload.account', 'payload.to']) {
+          await dialog.getByRole('button', { name: 'Add an equal value' }).click();
+          await dialog.getByLabel('Path now of equal value').last().fill(path);
+        }
+        await dialog.getByLabel('Path before of equal value 2').fill('payload.arguments.to');
+        await dialog.getByLabel('the sum of the numbers at').fill('payload.arguments.amount');
+        await dialog.getByLabel('is more than', exactly).fill('10000.50');
+        await preview(page).getByText('Would have matched 0 of').waitFor();
+        t.equal(await dialog.getByRole('option', { name: 'as a shadow' }).count(), 0, 'it cannot be one');
+        await axeInBothSchemes(t, page, `a sequence, ${width} px`);
+        t.notOk(await isWide(page), 'nothing stands out of the page');
+      });
+      t.match(policy, { type: 'sequence', actions: ['log'], mode: 'enforce' });
+      t.same(policy.conditions, {
+        ...{ type: 'tool_call', 'payload.tool': 'http_post', within: '10m', per: 'trace' },
+        after: [
+          {
+            ...{ 'payload.tool': 'read_file', 'payload.path': { glob: '*.env' } },
+            ...{ detectors: ['api_key'], outcome: 'any' },
+          },
+          { 'payload.tool': 'send_money' },
+        ],
+        unless: { 'payload.tool': 'ask_a_person' },
+        same: { 'payload.account': 'payload.account', 'payload.to': 'payload.arguments.to' },
+        sum: { path: 'payload.arguments.amount', gt: 10000.5 },
+      });
+
+      await page.getByRole('link', { name }).click();
+      await page.getByRole('button', { name: 'Change' }).click();
+      const dialog = page.getByRole('dialog');
+      t.equal(await dialog.getByLabel('is more than', exactly).inputValue(), '10000.5');
+      t.equal(await dialog.getByLabel('Value of condition 2 of step 1').inputValue(), '*.env');
+      const json = await conditionsText(dialog);
+      const text = await json.inputValue();
+      await json.fill(text.replace('"send_money"', '"wire"').replace(/,\s*"sum": \{[^}]*\}/, ', "at_least": 3'));
+      await dialog.getByRole('tab', { name: 'Form' }).click();
+      t.equal(await dialog.getByLabel('Value of condition 1 of step 2').inputValue(), 'wire', 'the form follows');
+      t.equal(await dialog.getByLabel('The last step at least so often').inputValue(), '3');
+      t.equal(await dialog.getByLabel('the sum of the numbers at').inputValue(), '');
+      await dialog.getByRole('button', { name: 'Remove the exception' }).click();
+      await dialog.getByRole('button', { name: 'Save' }).click();
+      await dialog.waitFor({ state: 'detached' });
+      const { conditions } = (await api.get(`/v1/policies/${policy.id}`)).json;
+      t.match(conditions, { after: [{}, { 'payload.tool': 'wire' }], at_least: 3 });
+      t.notOk('unless' in conditions || 'sum' in conditions);
+      await api.delete(`/v1/policies/${policy.id}`);
+    });
+
+  for (const width of WIDTHS)
+    browserTest(`a budget is made by the form alone, ${width} px`, { mayFail: /400/ }, async (t, open) => {
+      const { page } = await open({ viewport: { width, height: 800 } });
+      await signIn(page, service);
+      const money = await made(page, 'budget', `a month of money ${width}`, async (dialog) => {
+        await dialog.getByLabel('May use up').fill('40.50');
+        await dialog.getByLabel('In each').fill('month');
+        await dialog.getByLabel('Of the time zone').fill('Europe/Berlin');
+        await dialog.getByLabel('Of each').fill('payload.user');
+        await dialog.getByLabel('A call reserves').selectOption({ label: 'the most that it may cost' });
+        await dialog.getByLabel('For at most').fill('5m');
+        await dialog.getByLabel('A call without a known price').selectOption({ label: 'is not counted' });
+        for (const share of ['0.8', '0.9', '0.95']) {
+          await dialog.getByLabel('Another warn_at').fill(share);
+          await page.keyboard.press('Enter');
+        }
+        await dialog.getByRole('button', { name: '0.9 : remove' }).click();
+        const json = await conditionsText(dialog);
+        t.match(await json.inputValue(), '"limit": "40.50 USD"', 'the JSON follows');
+        await dialog.getByRole('tab', { name: 'Form' }).click();
+        t.equal(await dialog.getByRole('option', { name: 'as a shadow' }).count(), 0, 'it cannot be one');
+        await axeInBothSchemes(t, page, `a budget, ${width} px`);
+        t.notOk(await isWide(page), 'nothing stands out of the page');
+      });
+      t.same(money.conditions, {
+        ...{ limit: '40.50 USD', window: 'month', zone: 'Europe/Berlin', per: 'payload.user' },
+        ...{ estimate: 'worst', hold: '5m', unpriced: 'allow', warn_at: [0.8, 0.95] },
+      });
+      for (const [unit, key] of [
+        ['tokens', 'tokens'],
+        ['calls', 'events'],
+      ] as const) {
+        const counted = await made(page, 'budget', `${unit} ${width}`, async (dialog) => {
+          await dialog.getByLabel('May use up').fill('200000');
+          await dialog.getByLabel('Counted in').selectOption({ label: unit });
+          await dialog.getByLabel('In each').fill('1h');
+          await dialog.getByLabel('Of the time zone').fill('');
+        });
+        t.same(counted.conditions, { limit: { [key]: 200_000 }, window: '1h', per: 'agent' });
+        await api.delete(`/v1/policies/${counted.id}`);
+      }
+      await api.delete(`/v1/policies/${money.id}`);
+    });
+
+  browserTest('which verdict of a check matches is chosen in the form', { mayFail: /400/ }, async (t, open) => {
+    await api.post('/v1/checks', { name: 'guard', speaks: 'presidio', url: 'https://guard.example/', timeout_ms: 300 });
+    const { page } = await open({ viewport: { width: 1280, height: 800 } });
+    await signIn(page, service);
+    const policy = await made(page, 'external_check', 'a guard looks', async (dialog) => {
+      const check = dialog.getByLabel('Asks the check');
+      await check.fill('guard');
+      const suggested = page.locator(`datalist#${await check.getAttribute('list')} option`);
+      await suggested.waitFor({ state: 'attached' });
+      t.equal(await suggested.getAttribute('value'), 'guard', 'checks are suggested');
+      await dialog.getByLabel('A score of at least').fill('0.90');
+      await dialog.getByLabel('A score below').fill('1');
+      await dialog.getByLabel('Another labels').fill('harm');
+      await page.keyboard.press('Enter');
+      await dialog.getByLabel('No room').selectOption({ label: 'a person decides' });
+      await axeInBothSchemes(t, page, 'a policy that asks a check');
+    });
+    t.same(policy.conditions, {
+      ...{ type: 'prompt', check: 'guard', when: { score: { gte: 0.9, lt: 1 }, labels: ['harm'] } },
+      ...{ on_timeout: 'match', on_error: 'match', on_overload: 'pending' },
+    });
+    await api.delete(`/v1/policies/${policy.id}`);
+  });
 
   browserTest('of a draft that would be refused it counts nothing', { mayFail: /400/ }, async (_, open) => {
     const { page } = await open();

@@ -2,13 +2,19 @@
 // one member that it is about, over examples of the reference and generated texts.
 import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { POLICY_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
+import { RESERVED_KEYS, SequenceStep } from '../../schemas/policy-conditions.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { dashboardModule } from '../support/dashboard-module.ts';
 
 type Test = { field: string; operator: string; member: number; inner: number | undefined; values: string[] };
 type Form = { tests: Test[]; others: string[] };
 const form = await dashboardModule<{
-  formOf(text: string, reserved: readonly string[], shown: readonly string[]): Form | undefined;
+  formOf(
+    text: string,
+    reserved?: readonly string[],
+    isShown?: (key: string, value: string) => boolean,
+  ): Form | undefined;
   withValues(text: string, test: Test, values: readonly string[]): string;
   withOperator(text: string, test: Test, operator: string): string;
   withField(text: string, test: Test, field: string): string;
@@ -16,11 +22,24 @@ const form = await dashboardModule<{
   withoutTest(text: string, test: Test): string;
   withValue(text: string, key: string, value: string | undefined): string;
   withList(text: string, key: string, values: readonly string[]): string;
+  withElement(text: string, key: string, at: number, element: string | undefined): string;
+  elementTexts(text: string, key: string): string[];
   shownValue(value: string, isText?: boolean): string;
   writtenValue(written: string, isText?: boolean): string;
 }>('policy-form');
+type Shapes = Record<string, (value: string) => boolean>;
+type Limit = { amount: string; unit: string };
+const parts = await dashboardModule<{
+  SHAPES: Record<PolicyType, Shapes>;
+  OF_STEP: Shapes;
+  reservedBy(shapes: Shapes): string[];
+  isShown(shapes: Shapes): (key: string, value: string) => boolean;
+  limitIn(text: string): Limit | undefined;
+  withLimit(text: string, limit: Limit): string;
+  withObject(text: string, key: string, object: string): string;
+}>('policy-parts');
 
-const read = (text: string) => form.formOf(text, ['timeout', 'payload_schema'], ['timeout'])!;
+const read = (text: string) => form.formOf(text, ['timeout', 'payload_schema'], (key) => key === 'timeout')!;
 const LARGE =
   '{ "tool" : ["pay",\t"wire"], "amount": {"gt": 1000.00000000000000001, "lt":1e400}, "timeout": "1h",\n "args": {"shell": {"command": "rm"}} }';
 
@@ -38,7 +57,7 @@ t.test('tests are read with the texts of their values, and what has no field is 
   t.same(read('{"payload_schema": {}, "a": 1, "a": 2, "b": "x\\ny", "c": {}}').others, ['payload_schema', 'b', 'c']);
   t.same(read('{"timeout": 1, "timeout": 2}').others, ['timeout', 'timeout'], 'a key that is there twice');
   for (const text of ['', '{', '[1]', '"a"', '{"a":}', '{} {}'])
-    t.equal(form.formOf(text, [], []), undefined, `no form of ${text}`);
+    t.equal(form.formOf(text), undefined, `no form of ${text}`);
 });
 
 t.test('a change leaves every other character as it was written', async (t) => {
@@ -60,6 +79,56 @@ t.test('a change leaves every other character as it was written', async (t) => {
   t.equal(form.withList('{ "patterns": ["a"] }', 'patterns', []), '{  }');
   t.equal(form.withTest('{}', 'x', '1'), '{\n  "x": 1\n}');
   t.equal(form.withTest('{\n  "a": 1\n}', 'x', '2'), '{\n  "a": 1,\n  "x": 2\n}');
+});
+
+t.test('every key that a type reserves has a control, but for payload_schema', async (t) => {
+  const known = (keys: readonly string[]) => keys.filter((key) => key !== 'payload_schema').sort();
+  for (const type of POLICY_TYPES) t.same(Object.keys(parts.SHAPES[type]).sort(), known(RESERVED_KEYS[type]), type);
+  const { properties } = SequenceStep as unknown as { properties: object };
+  t.same(Object.keys(parts.OF_STEP).sort(), known(Object.keys(properties)), 'a step');
+});
+
+t.test('what a control could not show is named, and a word of another type is a field', async (t) => {
+  const othersOf = (type: PolicyType, text: string) => {
+    const shapes = parts.SHAPES[type];
+    return form.formOf(text, parts.reservedBy(shapes), parts.isShown(shapes))!.others;
+  };
+  const whole =
+    '{"tool": "pay", "within": 60, "after": [{"tool": "a"}, {}], "unless": {}, "per": "trace", "same": {"payload.a": "payload.b"}, "at_least": 2, "sum": {"path": "payload.n", "gt": 1.0}, "expression": "true"}';
+  t.same(othersOf('sequence', whole), []);
+  const odd =
+    '{"after": ["a"], "unless": [], "same": {"a": 1}, "sum": {"path": "a", "of": 1}, "expression": "a\\nb", "within": {}}';
+  t.same(othersOf('sequence', odd), ['after', 'unless', 'same', 'sum', 'expression', 'within']);
+  for (const limit of ['"25.00 USD"', '{"tokens": 5}', '{"events": "x"}'])
+    t.same(othersOf('budget', `{"limit": ${limit}, "warn_at": [0.8]}`), [], limit);
+  for (const limit of ['5', '{}', '{"tokens": 5, "events": 5}', '{"tokens": [5]}'])
+    t.same(othersOf('budget', `{"limit": ${limit}, "warn_at": 0.8}`), ['limit', 'warn_at'], limit);
+  t.same(othersOf('external_check', '{"when": {"score": {"gte": 0.8}, "labels": ["a"]}}'), []);
+  t.same(othersOf('external_check', '{"when": {"score": 1}}'), ['when']);
+  t.same(othersOf('data_filter', '{"detectors": "email"}'), ['detectors']);
+  t.same(othersOf('block_action', '{"check": "a", "unless": "b", "threshold": 1}'), ['threshold']);
+});
+
+t.test('steps, objects and limits are changed where they stand', async (t) => {
+  const text = '{ "after": [{"tool": "a"},  {"tool" : 1.0}], "per": "agent" }';
+  t.same(form.elementTexts(text, 'after'), ['{"tool": "a"}', '{"tool" : 1.0}']);
+  t.equal(form.withElement(text, 'after', 1, '{}'), text.replace('{"tool" : 1.0}', '{}'));
+  t.equal(form.withElement(text, 'after', 2, '{}'), text.replace('1.0}', '1.0},  {}'));
+  const less = form.withElement(text, 'after', 0, undefined);
+  t.equal(less, '{ "after": [{"tool" : 1.0}], "per": "agent" }');
+  t.equal(form.withElement(less, 'after', 0, undefined), '{ "per": "agent" }', 'the last one takes its list along');
+  t.equal(form.withElement('{}', 'after', 0, '{}'), '{\n  "after": [{}]\n}');
+  t.equal(parts.withObject('{ "a": 1, "sum": {"gt": 1} }', 'sum', '{}'), '{ "a": 1 }');
+
+  const limit = '{ "limit": {"tokens" : 200000}, "window": "day" }';
+  t.same(parts.limitIn(limit), { amount: '200000', unit: 'tokens' });
+  t.equal(parts.withLimit(limit, { amount: '2e5', unit: 'tokens' }), limit.replace('200000', '2e5'));
+  const money = parts.withLimit(limit, { amount: '25.00', unit: 'USD' });
+  t.equal(money, '{ "limit": "25.00 USD", "window": "day" }');
+  for (const amount of ['25.00', '25', '', '1,000', 'USD'])
+    for (const unit of ['USD', 'tokens', 'events'])
+      t.same(parts.limitIn(parts.withLimit(money, { amount, unit })), { amount, unit }, `${amount} in ${unit}`);
+  t.same(parts.limitIn('{"limit": "25"}'), { amount: '25', unit: '' });
 });
 
 t.test('a value is shown as it would be written, and read back as it was', async (t) => {
@@ -133,7 +202,7 @@ t.test('of every example of the reference all keys are in the form, or named', a
   const examples = [...reference.matchAll(/(?:block_action|rate_limit|data_filter|require_approval) '(\{.*\})'/g)];
   t.ok(examples.length > 10, `${examples.length} examples`);
   for (const [, text] of examples) {
-    const { tests, others } = form.formOf(text!, [], [])!;
+    const { tests, others } = form.formOf(text!)!;
     const named = new Set([...tests.map(({ field }) => field), ...others]);
     t.same([...named].sort(), Object.keys(JSON.parse(text!)).sort(), text!);
     for (const test of tests) t.equal(form.withValues(text!, test, test.values), text);
