@@ -11,7 +11,7 @@ import { Outcome, Time } from './buttons.tsx';
 import { Part } from './conversation-part.tsx';
 import { Cut, Literal } from './literal.tsx';
 import { Payload } from './payload.tsx';
-import { Match } from './why.tsx';
+import { Match, Redaction } from './why.tsx';
 
 /** `since`: words for the time since the event before. `href`: opens it beside. `hasFocus`: it was gone to by a key. */
 type TurnProps = {
@@ -56,7 +56,7 @@ export function Turn(props: TurnProps) {
       tabIndex={-1}
     >
       <Head {...props} facts={conversation?.facts ?? []} />
-      <Judged event={event} />
+      <Judged event={event} payload={payload} />
       {isRaw ? (
         <Raw payload={payload} />
       ) : conversation ? (
@@ -104,7 +104,7 @@ function Raw({ payload }: { payload: string | undefined }) {
 }
 
 /** What policies made of it. What matched and changed nothing is folded. */
-function Judged({ event: { policy_result: result } }: { event: EventRow }) {
+function Judged({ event: { policy_result: result }, payload }: { event: EventRow; payload: string | undefined }) {
   const { outcome, reason, matches, policy_id: decided } = result;
   if (outcome === 'allowed' && matches.length === 0) return null;
   const list = (
@@ -116,10 +116,17 @@ function Judged({ event: { policy_result: result } }: { event: EventRow }) {
   );
   if (outcome === 'allowed')
     return (
-      <details class="part judged-part">
-        <summary>{matches.length === 1 ? 'A policy matched' : `${matches.length} policies matched`}</summary>
-        {list}
-      </details>
+      <>
+        {matches
+          .filter(({ type }) => type === 'data_filter')
+          .map((match) => (
+            <Redaction key={match.policy_id} match={match} payload={payload} />
+          ))}
+        <details class="part judged-part">
+          <summary>{matches.length === 1 ? 'A policy matched' : `${matches.length} policies matched`}</summary>
+          {list}
+        </details>
+      </>
     );
   return (
     <section class={`judged ${outcome}`} aria-label="What a policy made of it">

@@ -29,6 +29,7 @@ export type MatchDetail = {
   detector?: string;
   pattern?: number;
   key?: true;
+  field?: 'trace_id';
   threshold?: number;
   window_seconds?: number;
   retry_after_seconds?: number;
@@ -141,13 +142,7 @@ export function Match({
   decided: boolean;
   isDraft?: boolean;
 }) {
-  const present = usePolicy(isDraft ? undefined : match.policy_id);
-  const policy = present.value;
-  const isSame = policy?.revision === match.revision;
-  const isGone = present.error?.status === 404 && !isBound(); // to a key of one agent, others' policies are not there
-  const isOld = !isDraft && !isSame && (policy !== undefined || isGone);
-  const { value: kept } = useRevision(isOld ? match.policy_id : undefined, match.revision);
-  const judged = isSame ? policy : (kept?.policy ?? undefined);
+  const { policy, judged, isOld } = useJudgedBy(isDraft ? undefined : match);
   return (
     <li class={decided ? 'decided' : ''}>
       <p>
@@ -184,6 +179,52 @@ export function Match({
   );
 }
 
+/** `judged`: the policy at the revision that judged; undefined: not known. `policy`: as it is. */
+function useJudgedBy(match: PolicyMatch | undefined) {
+  const present = usePolicy(match?.policy_id);
+  const policy = present.value;
+  const isSame = policy?.revision === match?.revision;
+  const isGone = present.error?.status === 404 && !isBound(); // to a key of one agent, others' policies are not there
+  const isOld = match !== undefined && !isSame && (policy !== undefined || isGone);
+  const revision = useRevision(isOld ? match.policy_id : undefined, match?.revision);
+  const judged = isSame ? policy : (revision.value?.policy ?? undefined);
+  return { policy, judged, isOld, waiting: present.waiting || revision.waiting };
+}
+
+/**
+ * Stands unfolded where a policy changed what is read. Where the policy cannot be read, the marks in the payload say
+ * it.
+ */
+export function Redaction({ match, payload }: { match: PolicyMatch; payload: string | undefined }) {
+  const { judged, waiting } = useJudgedBy(match);
+  if (waiting) return null;
+  const isRedacted = judged === undefined ? payload?.includes('[redacted:') : redacts(judged);
+  if (isRedacted !== true) return null;
+  return (
+    <p class="judged redacted">
+      Redacted by{' '}
+      <a href={hrefOf('policies', { id: match.policy_id })}>
+        <Literal text={match.name} />
+      </a>
+      , which found {foundIn(match.detail as MatchDetail)}
+    </p>
+  );
+}
+
+function redacts(policy: PolicyConditions): boolean {
+  return termOf(policy, 'redact') === 'true';
+}
+
+function foundIn({ detector, pattern, key, field, path }: MatchDetail) {
+  return (
+    <>
+      {detector ?? `pattern ${pattern}`}
+      {key ? ' in the name of a key' : ''}
+      {field === undefined ? '' : ' in the trace id'} <Place path={path} />
+    </>
+  );
+}
+
 /** What held, and where. `policy`: what it asks for, where that is known. */
 export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: PolicyConditions | undefined }) {
   const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
@@ -207,11 +248,8 @@ export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: Poli
       )}
       {(detail.detector !== undefined || detail.pattern !== undefined) && (
         <li>
-          Found: {detail.detector ?? `pattern ${detail.pattern}`}
-          {detail.key ? ' in the name of a key' : ''} <Place path={detail.path} />
-          {policy !== undefined &&
-            termOf(policy, 'redact') === 'true' &&
-            '. What was found is redacted in everything that is kept.'}
+          Found: {foundIn(detail)}
+          {policy !== undefined && redacts(policy) && '. What was found is redacted in everything that is kept.'}
         </li>
       )}
       {held.map((one) => (

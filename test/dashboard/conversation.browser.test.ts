@@ -160,7 +160,7 @@ async function conversation(): Promise<void> {
     t.equal(await plain.getByRole('button', { name: /^Show/ }).count(), 0, 'piece by piece, to its end');
   });
 
-  browserTest('what was redacted stands in its place', {}, async (t, open) => {
+  browserTest('what was redacted stands in its place', { mayFail: /40[34]/ }, async (t, open) => {
     await api.post('/v1/policies', {
       ...{ name: 'addresses are kept out', type: 'data_filter', actions: ['log'] },
       conditions: { detectors: ['email'], redact: true },
@@ -177,10 +177,30 @@ async function conversation(): Promise<void> {
     const last = turns(page).getByRole('article').last();
     await last.getByText(said).waitFor();
     t.match(said, /^Write to .+, please\.$/, 'the words around it are there');
+    const reason = /Redacted by addresses are kept out, which found email at \/messages\/0\/content/;
+    await last.getByText('Redacted by').waitFor();
+    t.match(await told(last), reason, 'which policy did it, why and where, without unfolding anything');
+    await axeInBothSchemes(t, page, 'a redaction in a conversation');
+    const id = kept.json.policy_result.matches[0].policy_id;
+    await api.patch(`/v1/policies/${id}`, { conditions: { detectors: ['email'] } });
+    await page.reload();
+    await last.getByText('Redacted by').waitFor();
+    t.match(await told(last), reason, 'as the revision that judged has it');
+    const found = await api.until(
+      async () => api.get(`/v1/agents/${agent}/events/${await send('found', 0, 'prompt', payload)}`),
+      ({ json }) => JSON.stringify(json.payload).includes('ana@'),
+    );
+    await go(page, `trace?id=found&event=${found.json.id}&of=${agent}`);
     await last.getByText('A policy matched').click();
-    await last.getByText('addresses are kept out').waitFor();
-    t.match(await told(last), /email.*\/messages\/0\/content/, 'which policy did it, why and where');
-    await api.delete(`/v1/policies/${kept.json.policy_result.matches[0].policy_id}`);
+    await last.getByText('Found: email').waitFor();
+    t.notMatch(await told(last), /[Rr]edacted/, 'what was found and left as it is');
+    await api.delete(`/v1/policies/${id}`);
+    const bound = await api.post('/v1/api-keys', { label: 'clerk', scope: 'read', agent_id: agent });
+    const other = await open({ viewport: WIDTHS[1]! });
+    await signIn(other.page, { ...service, key: bound.json.key });
+    await go(other.page, 'trace?id=redacted');
+    await turns(other.page).getByText('Redacted by').waitFor();
+    t.match(await told(turns(other.page)), reason, 'also for who may not read the policy');
   });
 
   browserTest('a table or a list beyond measure is text', {}, async (t, open) => {
