@@ -323,7 +323,12 @@ export function summaryOf(row: SummedUp): string {
   return eventSummary(row.type, endsOf(row));
 }
 
-function endsOf({ payload, payload_head, payload_tail = '' }: SummedUp): PayloadEnds {
+/** How long it says that it took, in ms; undefined: it says nothing of it. */
+export function durationOf(row: Omit<SummedUp, 'type'>): number | undefined {
+  return eventDuration(endsOf(row));
+}
+
+function endsOf({ payload, payload_head, payload_tail = '' }: Omit<SummedUp, 'type'>): PayloadEnds {
   return payload_head === undefined ? payloadEnds(payload) : { head: payload_head, tail: payload_tail };
 }
 

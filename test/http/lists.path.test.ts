@@ -318,7 +318,11 @@ t.test('a row of a list says in a sentence what it is about, however much of the
   const traced = { trace_id: 'says', timestamp: '2026-01-02T00:00:00Z' };
   await send([
     { ...traced, type: 'prompt', payload: { model: 'm-1', messages: [{ role: 'user', content: text }] } },
-    { ...traced, type: 'tool_call', payload: { tool: 'pay', arguments: { amount: 1 }, tokens_used: 7 } },
+    {
+      ...traced,
+      type: 'tool_call',
+      payload: { tool: 'pay', arguments: { amount: 1 }, tokens_used: 7, duration_ms: 12.5 },
+    },
     { ...traced, type: 'error', payload: { error: { type: 'timeout', message: 'after 30 s' } } },
   ]);
   const [asked, called, failed] = [/^Where is "it"\? x+…$/, /^pay\(amount: 1\)$/, /^timeout: after 30 s$/];
@@ -335,8 +339,9 @@ t.test('a row of a list says in a sentence what it is about, however much of the
     );
   }
   const csv = await api.get('/v1/events/export?format=csv&trace_id=says&payload=none&order=asc');
-  t.match(csv.text, /summary,tokens_used,cost,currency\r\n/);
-  t.match(csv.text, /pay\(amount: 1\),7,,\r\n/);
+  t.match(csv.text, /summary,tokens_used,cost,currency,model,duration_ms\r\n/);
+  t.match(csv.text, /pay\(amount: 1\),7,,,,12\.5\r\n/, 'what the columns of the page show');
+  t.match(csv.text, /…",,,,m-1,\r\n/);
   t.match((await api.get('/v1/traces?q=%22after%2030%20s%22')).json, {
     total: 1,
     items: [{ trace_id: 'says', asked }],

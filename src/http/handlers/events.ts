@@ -5,6 +5,7 @@
 import Type from 'typebox';
 import {
   costText,
+  durationOf,
   type EventRow,
   renderEvent,
   renderListed,
@@ -200,6 +201,7 @@ export const eventRoutes: Route[] = [
 const EVENT_COLUMNS = [
   ...['id', 'agent_id', 'type', 'timestamp', 'received_at', 'trace_id', 'outcome', 'reason', 'policy_id'],
   ...['approval_id', 'matches', 'payload', 'payload_bytes', 'summary', 'tokens_used', 'cost', 'currency'],
+  ...['model', 'duration_ms'],
 ];
 
 function cellsOfEvent(row: EventRow): Cell[] {
@@ -213,6 +215,8 @@ function cellsOfEvent(row: EventRow): Cell[] {
     summaryOf(row),
     row.tokens_used,
     ...(costText(row.cost ?? null, row.priced_by ?? '')?.split(' ') ?? ['', '']),
+    row.model,
+    durationOf(row),
   ];
 }
 
