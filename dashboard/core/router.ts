@@ -36,6 +36,27 @@ function placeOf({ pathname, search }: Pick<URL, 'pathname' | 'search'>, asOf: n
   return { screen, params: new URLSearchParams(search), asOf };
 }
 
+/** As many lists are remembered, the oldest forgotten first. */
+const SCROLLED_MAX = 200;
+/** How far lists were scrolled, by the entry of the history and their label: what is gone back to stands as it was. */
+const scrolled = new Map<string, number>();
+
+/** Asks for the place that is shown now. `keep`: remembers another distance. */
+export function scrolledIn(label: string): { px: number; keep: (px: number) => void } {
+  const key = `${at} ${label}`;
+  const keep = (px: number) => {
+    scrolled.delete(key);
+    scrolled.set(key, px);
+    if (scrolled.size > SCROLLED_MAX) scrolled.delete(scrolled.keys().next().value!);
+  };
+  return { px: scrolled.get(key) ?? 0, keep };
+}
+
+/** An entry takes the place of another that one has gone back from. */
+function forgetScrolled(): void {
+  for (const key of scrolled.keys()) if (key.startsWith(`${at} `)) scrolled.delete(key);
+}
+
 /** The moment of this place, or `nowMs`, which is the moment from then on. */
 export function momentOf(nowMs: number): number {
   const here = place.value;
@@ -71,7 +92,10 @@ export function go(href: string, { replace = false } = {}): void {
   // The range that was chosen goes on meaning the same.
   if (next.screen === before.screen && next.params.get('range') === before.params.get('range')) next.asOf = before.asOf;
   if (replace) history.replaceState({ at, asOf: next.asOf }, '', href);
-  else history.pushState({ at: ++at, asOf: next.asOf }, '', href);
+  else {
+    history.pushState({ at: ++at, asOf: next.asOf }, '', href);
+    forgetScrolled();
+  }
   place.value = next;
 }
 

@@ -1,5 +1,6 @@
 // Events over time, stacked, drawn by uPlot; a stretch that is marked becomes the range. Beside it stands the same as a
 // table.
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { KINDS, useNames } from '../core/by-id.ts';
@@ -23,9 +24,11 @@ type HistogramProps = {
   label?: string;
   /** Left out: no stretch can be marked. */
   onRange?: (fromIso: string, toIso: string) => void;
+  /** Beside the legend. */
+  children?: ComponentChildren;
 };
 
-export function Histogram({ data, label = `Events over time by ${data.by}`, onRange }: HistogramProps) {
+export function Histogram({ data, label = `Events over time by ${data.by}`, onRange, children }: HistogramProps) {
   const box = useRef<HTMLDivElement>(null);
   const latest = useRef(onRange);
   latest.current = onRange;
@@ -54,7 +57,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
   return (
     <figure class="histogram" aria-label={label}>
       <div class="bar">
-        <span class="legend">
+        <span class="legend grow">
           {names.map((name) => (
             <span key={name}>
               <i class="swatch" style={{ background: colourOf(data.by, name, names.indexOf(name)) }} />
@@ -62,6 +65,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
             </span>
           ))}
         </span>
+        {children}
       </div>
       <div ref={box} aria-hidden="true" class="plot" />
       <details>

@@ -4,6 +4,7 @@
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from '@tanstack/virtual-core';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { scrolledIn } from '../core/router.ts';
 
 type VirtualRowsProps = {
   count: number;
@@ -15,6 +16,8 @@ type VirtualRowsProps = {
   wraps?: boolean;
   /** Scrolled to when it changes. */
   showIndex?: number;
+  /** Who comes back to it finds it scrolled as it was left. */
+  remembers?: boolean;
   row: (index: number) => ComponentChildren;
   /** The last row is near. */
   onEnd?: () => void;
@@ -25,9 +28,10 @@ type VirtualRowsProps = {
 const OVERSCAN = 8;
 
 export function VirtualRows(props: VirtualRowsProps) {
-  const { count, rowPx, label, heightPx, wraps = false, showIndex, row, onEnd, onTop } = props;
+  const { count, rowPx, label, heightPx, wraps = false, showIndex, remembers = false, row, onEnd, onTop } = props;
   const box = useRef<HTMLElement>(null);
   const [, again] = useState(0);
+  const { px, keep } = scrolledIn(label);
   const rows = useMemo(
     () =>
       new Virtualizer<HTMLElement, HTMLElement>({
@@ -38,6 +42,7 @@ export function VirtualRows(props: VirtualRowsProps) {
         scrollToFn: elementScroll,
         observeElementRect,
         observeElementOffset,
+        initialOffset: remembers ? px : 0,
         initialRect: { width: 800, height: heightPx ?? 800 },
         useAnimationFrameWithResizeObserver: true,
         onChange: () => again((n) => n + 1),
@@ -57,6 +62,9 @@ export function VirtualRows(props: VirtualRowsProps) {
   useEffect(() => {
     if (showIndex !== undefined && showIndex < count) rows.scrollToIndex(showIndex, { align: 'auto' });
   }, [showIndex, count]);
+  useLayoutEffect(() => {
+    if (remembers) keep(box.current!.scrollTop);
+  });
   const shown = rows.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {

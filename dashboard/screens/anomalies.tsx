@@ -100,6 +100,7 @@ export function Anomalies() {
           <p class="quiet">{many(list.total, 'anomaly', 'anomalies')}</p>
           <VirtualRows
             label="Anomalies, newest first"
+            remembers
             count={list.items.length}
             rowPx={narrow.value ? NARROW_ROW_PX : 36}
             {...(open >= 0 ? { showIndex: open } : {})}

@@ -106,6 +106,7 @@ export function Audit() {
           <p class="quiet">{many(list.total, 'entry', 'entries')}</p>
           <VirtualRows
             label="Entries, newest first"
+            remembers
             count={list.items.length}
             rowPx={narrow.value ? NARROW_ROW_PX : 34}
             onEnd={list.more}

@@ -73,6 +73,7 @@ export function Deliveries() {
           <p class="quiet">{many(list.total, 'delivery', 'deliveries')}</p>
           <VirtualRows
             label="Deliveries, newest first"
+            remembers
             count={list.items.length}
             rowPx={narrow.value ? NARROW_ROW_PX : 36}
             onEnd={list.more}

@@ -17,13 +17,16 @@ import { EventLine, eventColumns, eventRowPx } from '../parts/event-rows.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { type FilterSpec, Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
-import { Histogram } from '../parts/histogram.tsx';
+import { type Counted, Histogram } from '../parts/histogram.tsx';
 import { useKeys } from '../parts/keys.ts';
 import { NoEvents } from '../parts/no-events.tsx';
 import { Side } from '../parts/side.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
 import { ViewMenu } from '../parts/view-menu.tsx';
 import { VirtualRows } from '../parts/virtual-rows.tsx';
+
+/** Takes the room of what is to come, so that nothing moves when it is there. */
+const NO_COUNTS: Counted = { by: 'outcome', from: null, bucket_ms: 0, values: [], buckets: [] };
 
 const FACETS = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
 const LABELS: Record<(typeof FACETS)[number], string> = {
@@ -91,6 +94,7 @@ export function Events() {
     l: { does: 'Follow what comes in', run: () => setParams({ live: params.has('live') ? undefined : '1' }) },
   });
   const hasFilters = filter !== '';
+  const isEmpty = histogram.waiting ? !list.waiting && rows.length === 0 : !histogram.value?.buckets.length;
   return (
     <div class={`screen ${params.has('id') ? 'split' : ''}`}>
       <section class="main" aria-label="Events">
@@ -107,38 +111,42 @@ export function Events() {
           <ColumnMenu columns={columns} />
           <ViewMenu screen="events" />
         </div>
-        <label class="by">
-          Told apart by{' '}
-          <select
-            value={by}
-            onChange={({ currentTarget }) =>
-              setParams({ by: currentTarget.value === 'outcome' ? undefined : currentTarget.value })
-            }
-          >
-            {FACETS.map((name) => (
-              <option key={name} value={name}>
-                {LABELS[name].toLowerCase()}
-              </option>
-            ))}
-          </select>
-        </label>
-        {histogram.value !== undefined && histogram.value.buckets.length > 0 && (
+        {!isEmpty && (
           <Histogram
-            data={histogram.value}
+            data={histogram.value ?? NO_COUNTS}
             onRange={(from, to) => setParams({ from, to, range: undefined, id: undefined })}
-          />
-        )}
-        {live.waiting > 0 && (
-          <button type="button" class="primary new" onClick={live.take}>
-            {live.waiting.toLocaleString('en')} new
-          </button>
+          >
+            <label class="by">
+              Coloured by{' '}
+              <select
+                value={by}
+                onChange={({ currentTarget }) =>
+                  setParams({ by: currentTarget.value === 'outcome' ? undefined : currentTarget.value })
+                }
+              >
+                {FACETS.map((name) => (
+                  <option key={name} value={name}>
+                    {LABELS[name].toLowerCase()}
+                  </option>
+                ))}
+              </select>
+            </label>
+          </Histogram>
         )}
         <Reading of={list} {...(rows.length === 0 ? { empty: hasFilters ? <NothingFits /> : <NoEvents /> } : {})}>
-          <p class="quiet" aria-live="polite">
-            {many(facets.value?.total ?? list.total, 'event')}
-          </p>
+          <div class="bar counted">
+            <p class="quiet" aria-live="polite">
+              {many(facets.value?.total ?? list.total, 'event')}
+            </p>
+            {live.waiting > 0 && (
+              <button type="button" class="primary" onClick={live.take}>
+                {live.waiting.toLocaleString('en')} new
+              </button>
+            )}
+          </div>
           <VirtualRows
             label="Events, newest first"
+            remembers
             count={rows.length}
             rowPx={eventRowPx()}
             {...(open >= 0 ? { showIndex: open } : {})}

@@ -60,6 +60,7 @@ export function Traces() {
         <p class="quiet">{many(list.total, 'trace')}</p>
         <VirtualRows
           label={sort === undefined && order === undefined ? 'Traces, newest first' : 'Traces'}
+          remembers
           count={list.items.length}
           rowPx={narrow.value ? NARROW_ROW_PX : 34}
           onEnd={list.more}
