@@ -17,7 +17,7 @@ export function BudgetFields({ fields, ...edit }: Edit & { fields: readonly stri
         <OneText
           name="window"
           label="In each"
-          hint="day, week, month, or the last 1h, 1d, 30d."
+          hint="day, week, month; or the last 1h, 30d"
           isValue
           suggested={WINDOWS}
           {...edit}
@@ -29,8 +29,8 @@ export function BudgetFields({ fields, ...edit }: Edit & { fields: readonly stri
         <Choice
           name="estimate"
           label="A call reserves"
-          none="what is expected of it (by default)"
-          choices={{ expected: 'what is expected of it', worst: 'the most that it may cost' }}
+          none="the usual (default)"
+          choices={{ expected: 'the usual', worst: 'the most possible' }}
           {...edit}
         />
         <OneText

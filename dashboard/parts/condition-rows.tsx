@@ -25,6 +25,8 @@ type RowsProps = Edit & {
   suggested: Suggested;
   /** Behind the number of a condition in its name. */
   of?: string;
+  /** What it matches without any. */
+  all?: string;
 };
 
 const FIELDS = ['type', 'payload.tool', 'payload.arguments', 'payload.prompt', 'payload.model', 'trace_id'];
@@ -55,11 +57,11 @@ export function Suggestions({ fields, suggested }: { fields: Iterable<string>; s
   );
 }
 
-export function ConditionRows({ shapes, suggested, of = '', text, onText }: RowsProps) {
+export function ConditionRows({ shapes, suggested, of = '', all = 'Every event.', text, onText }: RowsProps) {
   const { tests, members } = formOf(text, reservedBy(shapes))!;
   return (
     <>
-      {tests.length === 0 && <p class="quiet">Every event.</p>}
+      {tests.length === 0 && <p class="quiet">{all}</p>}
       {tests.map((test, i) => (
         <TestRow key={`${test.member}.${test.inner}`} n={`${i + 1}${of}`} {...{ test, suggested, text, onText }} />
       ))}

@@ -37,7 +37,7 @@ export function PolicyForm({ type, text, onText }: Edit & { type: PolicyType }) 
   return (
     <fieldset class="policy-form">
       <legend>When it matches</legend>
-      <ConditionRows {...{ shapes, suggested, ...edit }} />
+      <ConditionRows {...{ shapes, suggested, ...edit, ...(type === 'budget' ? { all: 'Every prompt.' } : {}) }} />
       <Suggestions fields={fields} suggested={suggested} />
       {type === 'rate_limit' && <RateFields fields={fields} {...edit} />}
       {type === 'require_approval' && <ApprovalFields {...edit} />}

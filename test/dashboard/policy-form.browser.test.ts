@@ -305,7 +305,7 @@ async function form(): Promise<void> {
         await dialog.getByLabel('In each').fill('month');
         await dialog.getByLabel('Of the time zone').fill('Europe/Berlin');
         await dialog.getByLabel('Of each').fill('payload.user');
-        await dialog.getByLabel('A call reserves').selectOption({ label: 'the most that it may cost' });
+        await dialog.getByLabel('A call reserves').selectOption({ label: 'the most possible' });
         await dialog.getByLabel('For at most').fill('5m');
         await dialog.getByLabel('A call without a known price').selectOption({ label: 'is not counted' });
         for (const share of ['0.8', '0.9', '0.95']) {
