@@ -51,7 +51,13 @@ export function placesOf({ policy_result: { matches } }: Pick<WholeEvent, 'polic
   return [...new Set(all.filter((path): path is string => path !== undefined))];
 }
 
-export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agent_id'> }) {
+type WhyProps = {
+  event: Pick<WholeEvent, 'policy_result' | 'agent_id'>;
+  /** It stands beside the approval that it names. */
+  isOfApproval?: boolean;
+};
+
+export function Why({ event, isOfApproval = false }: WhyProps) {
   const { outcome, reason, policy_id: decided, matches, approval_id: approval } = event.policy_result;
   return (
     <section class="why" aria-label="Why">
@@ -64,9 +70,11 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
           <a href={hrefOf('agent', { id: event.agent_id })}>Look at the agent</a>
         </p>
       )}
-      {approval !== undefined && (
+      {approval !== undefined && !isOfApproval && (
         <p>
-          <a href={hrefOf('approvals', { id: approval })}>The approval {approval}</a>
+          <a href={hrefOf('approvals', { id: approval })} title={approval}>
+            Its approval
+          </a>
         </p>
       )}
       {matches.length > 0 && (

@@ -77,12 +77,10 @@ function cellsOf(agent: Agent, onSwitch: () => void): ComponentChildren[] {
   const { activity, last_seen_at: seen } = agent;
   const name = (
     <>
-      <a href={hrefOf('agent', { id: agent.id })}>
+      <a href={hrefOf('agent', { id: agent.id })} title={agent.id}>
         <Literal text={agent.name} />
-      </a>
-      <div class="quiet">
-        <code>{agent.id}</code> {agent.framework ?? ''}
-      </div>
+      </a>{' '}
+      <span class="quiet">{agent.framework ?? ''}</span>
     </>
   );
   const blocked =

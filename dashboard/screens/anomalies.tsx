@@ -26,7 +26,7 @@ const AROUND_MS = 300_000;
 
 const COLUMNS: readonly Column<ListedAnomaly>[] = [
   {
-    ...{ name: 'event', label: 'Event', width: 'minmax(0, 3fr)' },
+    ...{ name: 'event', label: 'Event', width: 'minmax(0, 2fr)' },
     cell: ({ summary = '' }) => summary !== null && summary !== '' && <Cut text={summary} />,
   },
   {
@@ -114,12 +114,11 @@ export function Anomalies() {
                   row={anomaly}
                   href={hrefOf('anomalies', next)}
                   isOpen={index === open}
-                  leadWidths="150px 70px 110px"
+                  leadWidths="150px 70px"
                   lead={
                     <>
                       <Time at={anomaly.timestamp} />
                       <Severity severity={anomaly.severity} />
-                      <span class="type">{anomaly.kind}</span>
                     </>
                   }
                   said={<Cut text={anomaly.message} />}

@@ -218,7 +218,7 @@ function Decision({ approval, onDecided }: DecisionProps) {
             )}
           </p>
           <Payload text={event.payload.text} marked={placesOf(event)} />
-          <Why event={event} />
+          <Why event={event} isOfApproval />
         </>
       )}
       <Past approval={approval} />

@@ -24,6 +24,8 @@ const REDELIVER_MAX = 500;
 /** What can be sent again: the others are delivered, or still under way. */
 const AGAIN = new Set(['failed', 'cancelled']);
 
+const NOTHING_SENT = <Empty title="Nothing was sent yet">What alerts send is listed here, with each attempt.</Empty>;
+
 export function Deliveries() {
   const { params } = place.value;
   const names = ['status', 'channel', 'alert_id', 'agent_id', 'policy_id'];
@@ -67,7 +69,9 @@ export function Deliveries() {
         <Reading
           of={list}
           {...(list.items.length === 0
-            ? { empty: <Empty title="No deliveries here">No delivery matches these filters.</Empty> }
+            ? {
+                empty: asked === '' ? NOTHING_SENT : <Empty title="No deliveries here">None fits these filters.</Empty>,
+              }
             : {})}
         >
           <p class="quiet">{many(list.total, 'delivery', 'deliveries')}</p>

@@ -84,6 +84,7 @@ function Head({ areBacktests }: { areBacktests: boolean }) {
           </ul>
         </nav>
       )}
+      <span class="grow" />
       {!areBacktests && <Search label="Part of a name" />}
       {!isBound() && <a href={hrefOf('checks')}>Checks</a>}
       {may('configure') && (
@@ -127,14 +128,14 @@ function PolicyList({ open }: { open: string | null }) {
                 <Literal text={policy.name} />
               </a>{' '}
               <Severity severity={policy.severity} />
-              <div class="quiet">
+              <span class="quiet">
                 revision {policy.revision}
                 {policy.agent_id !== null && (
                   <>
                     , for <AgentName id={policy.agent_id} />
                   </>
                 )}
-              </div>
+              </span>
             </>,
             policy.type,
             policy.actions.join(', '),

@@ -70,8 +70,8 @@ export function Traces() {
               <ListLine
                 row={trace}
                 href={hrefOf('trace', { id: trace.trace_id })}
-                leadWidths="150px"
-                lead={<Time at={trace.started_at} />}
+                leadWidths="110px"
+                lead={<Time at={trace.started_at} ago />}
                 said={<Cut text={trace.asked || trace.trace_id} />}
                 columns={shown}
               />
@@ -129,11 +129,11 @@ function Sorting() {
 function columnsOf(nameOf: (id: string) => string): Column<Trace>[] {
   return [
     {
-      ...{ name: 'agents', label: 'Agents', width: 'minmax(0, 1.5fr)', isUsual: true },
+      ...{ name: 'agents', label: 'Agents', width: 'minmax(110px, 1fr)', isUsual: true },
       cell: ({ agents }) => <Cut text={agents.map(nameOf).join(', ')} />,
     },
     {
-      ...{ name: 'id', label: 'Trace id', width: 'minmax(0, 1fr)', isUsual: true },
+      ...{ name: 'id', label: 'Trace id', width: 'minmax(0, 1fr)' },
       cell: ({ trace_id: id }) => <Cut text={id} />,
     },
     {
@@ -153,7 +153,7 @@ function columnsOf(nameOf: (id: string) => string): Column<Trace>[] {
       cell: ({ cost, unpriced_events: unpriced }) => (cost !== null || unpriced > 0) && <Cost of={cost} />,
     },
     {
-      ...{ name: 'outcomes', label: 'Blocked, waiting, errors', width: '170px', isUsual: true },
+      ...{ name: 'outcomes', label: 'Blocked, waiting, errors', width: '150px', isUsual: true },
       cell: ({ outcomes, counts }) => (
         <>
           {Object.entries(outcomes)

@@ -124,6 +124,33 @@ async function lists(): Promise<void> {
     t.equal(await traces.getByRole('link').count(), 1, 'the one with these words');
   });
 
+  browserTest('what a row says has the most room, and the name of an agent is read', {}, async (t, open) => {
+    const { page } = await open({ viewport: SIZES[0]! });
+    await signIn(page, service);
+    for (const [place, widest] of [
+      ['traces', 200],
+      ['anomalies', 350],
+    ] as const) {
+      await page.goto(`${service.url}/ui/${place}`);
+      const line = page.locator('.list-line').first();
+      await line.waitFor();
+      const parts = await line.locator(':scope > *').evaluateAll((all) =>
+        all.map((one) => {
+          const { className, clientWidth } = one as unknown as { className: string; clientWidth: number };
+          return { is: className.trim(), clientWidth };
+        }),
+      );
+      const said = parts.find(({ is }) => is === 'said')!.clientWidth;
+      t.ok(said >= widest, `${place}: ${said} px`);
+      t.ok(
+        parts.every(({ clientWidth }) => clientWidth <= said),
+        'nothing is wider',
+      );
+      const agent = parts[place === 'traces' ? 2 : parts.length - 1]!.clientWidth;
+      t.ok(agent >= 100, `its agent: ${agent} px`);
+    }
+  });
+
   browserTest('numbers of rows end one under the other', {}, async (t, open) => {
     const { page } = await open({ viewport: SIZES[0]! });
     await signIn(page, service);
