@@ -17,9 +17,7 @@ type ModeProps = {
 export function Mode({ policy, type, onShadow }: ModeProps) {
   const [mode, setMode] = useState(() => (waits(policy?.starts_at, nowMs()) ? 'later' : 'enforce'));
   const mayWait = type !== 'sequence';
-  const mayBeShadow = type !== 'sequence' && type !== 'budget';
-  const isRefused = (mode === 'later' && !mayWait) || (mode === 'shadow' && !mayBeShadow);
-  const shown = isRefused ? 'enforce' : mode;
+  const shown = mode === 'later' && !mayWait ? 'enforce' : mode;
   return (
     <div class="columns">
       <Field label="Save it" {...(shown === 'shadow' ? { hint: SHADOW } : {})}>
@@ -33,11 +31,7 @@ export function Mode({ policy, type, onShadow }: ModeProps) {
         >
           <option value="enforce">in force at once</option>
           {mayWait && <option value="later">in force from a time on</option>}
-          {mayBeShadow && (
-            <option value="shadow">
-              {policy === undefined ? 'as a shadow' : 'as a shadow beside the one in force'}
-            </option>
-          )}
+          <option value="shadow">{policy === undefined ? 'as a shadow' : 'as a shadow beside the one in force'}</option>
         </select>
       </Field>
       {shown === 'later' && (

@@ -145,7 +145,7 @@ function foldedTable(folded: ReadonlyMap<number, string>): Buffer {
   let end = textsAt;
   for (const [u, text] of folded) {
     if (!places.has(text)) {
-      const bytes = Buffer.from(JSON.stringify(text).slice(1, -1));
+      const bytes = Buffer.from(text.replaceAll(/["\\]/g, '\\$&'));
       texts.push(Buffer.from([bytes.length]), bytes);
       places.set(text, end);
       end += 1 + bytes.length;

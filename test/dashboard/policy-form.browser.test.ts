@@ -256,7 +256,7 @@ async function form(): Promise<void> {
         await dialog.getByLabel('the sum of the numbers at').fill('payload.arguments.amount');
         await dialog.getByLabel('is more than', exactly).fill('10000.50');
         await preview(page).getByText('Would have matched 0 of').waitFor();
-        t.equal(await dialog.getByRole('option', { name: 'as a shadow' }).count(), 0, 'it cannot be one');
+        t.equal(await dialog.getByRole('option', { name: 'as a shadow' }).count(), 1, 'it may be one');
         await axeInBothSchemes(t, page, `a sequence, ${width} px`);
         t.notOk(await isWide(page), 'nothing stands out of the page');
       });
@@ -316,7 +316,7 @@ async function form(): Promise<void> {
         const json = await conditionsText(dialog);
         t.match(await json.inputValue(), '"limit": "40.50 USD"', 'the JSON follows');
         await dialog.getByRole('tab', { name: 'Form' }).click();
-        t.equal(await dialog.getByRole('option', { name: 'as a shadow' }).count(), 0, 'it cannot be one');
+        t.equal(await dialog.getByRole('option', { name: 'as a shadow' }).count(), 1, 'it may be one');
         await axeInBothSchemes(t, page, `a budget, ${width} px`);
         t.notOk(await isWide(page), 'nothing stands out of the page');
       });
