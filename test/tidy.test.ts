@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_150,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 77_000,
+  test: 77_050,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

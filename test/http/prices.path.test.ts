@@ -133,9 +133,9 @@ t.test('every way in is priced, and every way out shows it', async (t) => {
     wanted,
   );
   const csv = (await api.get('/v1/events/export?trace_id=priced&order=asc&format=csv&payload=none')).text;
-  t.match(csv.split('\r\n')[0], /,tokens_used,cost,currency$/);
-  t.match(csv.split('\r\n')[1], /,1163,0\.001973,USD$/);
-  t.match(csv.split('\r\n')[4], /,110,,$/);
+  t.match(csv.split('\r\n')[0], /,tokens_used,cost,currency,model,duration_ms$/);
+  t.match(csv.split('\r\n')[1], /,1163,0\.001973,USD,,$/);
+  t.match(csv.split('\r\n')[4], /,110,,,unheard-of,$/);
 });
 
 t.test('the overview has the cost by model and agent, beside the day and the week before', async (t) => {
