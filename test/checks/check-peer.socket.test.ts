@@ -29,7 +29,9 @@ t.test('what a server of others answers is read, and it takes what is sent', asy
   t.match(await moderated('an evil plan'), { match: true, score: 0.97, labels: ['violence'] });
   t.match(await moderated('a good plan'), { match: false, score: 0, labels: [] });
   // Of several texts it gives one result, other than the API that it stands for: an answer that does not fit.
-  await t.rejects(verdict('openai_moderation', '/v1/moderations', 'm', ['a good plan', 'another']), { name: 'Nonsense' });
+  await t.rejects(verdict('openai_moderation', '/v1/moderations', 'm', ['a good plan', 'another']), {
+    name: 'Nonsense',
+  });
   const judged = (...texts: string[]) => verdict('openai_chat', '/v1/chat/completions', 'llama-guard3', texts);
   t.match(await judged('an evil plan'), { match: true, labels: ['S1', 'S9'] });
   t.match(await judged('a good plan'), { match: false });
