@@ -177,6 +177,13 @@ function Decision({ approval, onDecided }: DecisionProps) {
       <h2>
         <Literal text={approval.policy_name} />
       </h2>
+      {/* Before the buttons, also where the payload is below them. */}
+      <p>
+        <strong>
+          <AgentName id={approval.agent_id} />
+        </strong>{' '}
+        <Literal text={event?.summary ?? ''} />
+      </p>
       {approval.status === 'pending' ? (
         <p>
           <strong class="countdown">{countdownText(approval.expires_at, now)}</strong> left. Without a decision until{' '}

@@ -81,6 +81,9 @@ async function onCall(): Promise<void> {
       await go(page, `approvals?id=${held}`);
       await page.getByRole('button', { name: /^Approve/ }).waitFor();
       await page.getByRole('button', { name: 'Copy payload' }).waitFor();
+      const said = page.getByRole('complementary', { name: 'What is to be decided' }).locator('h2 + p');
+      await said.getByText('payer').waitFor();
+      t.match(await said.textContent(), /pay.*1250/, 'who and what stand above what is pressed');
       await meets(t, page, '.top, main', 8, 'what waits');
       await press(page, /^Approve/, options.hasTouch);
       await page.getByRole('button', { name: /^Yes, approve/ }).waitFor();
