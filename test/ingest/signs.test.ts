@@ -278,6 +278,9 @@ const PAYLOADS: ((text: string) => object)[] = [
   (text) => ({ arguments: ` ${JSON.stringify([JSON.stringify(text)])}` }),
   (text) => ({ arguments: JSON.stringify(JSON.stringify({ q: { z: text } })) }),
   (text) => ({ code: `{'a': '${text}', 'b': None}` }),
+  (text) => ({
+    code: `${pick(['\u00a0', '\ufeff', '\u0085 ', ' \u2003'])}{'a': '${text.replaceAll(/[a-z]/g, hexEscaped)}'}`,
+  }),
   (text) => ({ code: `# ${text}\n{"a": ["${text}"` }),
   (text) => ({ name: 'API_KEY', value: text }),
   (text) => ({ api_key: text, ssn: text }),
@@ -308,6 +311,7 @@ const ESCAPES: ((json: string) => string)[] = [
   ...Array.from({ length: 5 }, () => (json: string) => json),
   (json) => json.replaceAll(/[^ -~]/g, escapedUnit),
   (json) => json.replaceAll('/', '\\/'),
+  (json) => json.replaceAll(/(?<!\\)\\"/g, () => escapedUnit('"')),
   (json) => json.replace(/(?<!\\)[a-z]/, escapedUnit),
   (json) => json.replaceAll(/(?<!\\)[a-z](?=[\u0300-\u036f])/g, escapedUnit),
   (json) => json.replaceAll(/(?<=:)(\d)(\d{8,15})(?=[,}])/g, (_, first, rest) => `${first}.${rest}e${rest.length}`),
@@ -341,7 +345,12 @@ function judged(body: Buffer, set: RuleSet): { is: string; wanted: string; found
 t.test('what is found is found on bytes, wherever and however it is written', (t) => {
   const counts = { pairs: 0, found: 0, notRead: 0 };
   for (let place = 0; counts.pairs < PAIRS; place++) {
-    const text = filler(place % 64) + neighbour() + dressed(pick(NEEDLES)()) + neighbour() + filler(below(40));
+    const text =
+      filler(place % 64) +
+      neighbour() +
+      dressed(random() < 0.2 ? dressed(pick(NEEDLES)()) : pick(NEEDLES)()) +
+      neighbour() +
+      filler(below(40));
     const trace = random() < 0.1 ? `"trace_id":"${text.replaceAll(/[^ -~]|["\\]/g, '').slice(0, 190) || 't'}",` : '';
     let body = Buffer.from(
       `{"type":"custom",${trace}"payload":${pick(ESCAPES)(JSON.stringify(pick(PAYLOADS)(text)))}}`,
