@@ -132,12 +132,11 @@ function isInPlace(kind: i32, p: usize, from: usize): bool {
   return p;
 }
 
-/** The class of the character before; of none, that of a blank. */
+/** The class of the character before; of none, that of a blank. Behind an escape it counts once that is decoded. */
 function classBefore(p: usize, from: usize): i32 {
   if (p <= from) return 0;
   const c = at(p - 1);
   if (c >= 0x80) return classOf(codePointAt(startBefore(p)));
-  if (p - from >= 6 && at(p - 6) == BACKSLASH && at(p - 5) == LETTER_U) return CLASS_ODD;
   return (c | 0x20) - 0x61 <= 25 ? CLASS_FIRST : 0;
 }
 
