@@ -139,7 +139,10 @@ t.test('T11: signing in counts in the limit of the key, and is limited by addres
   const statuses = new Set(unknown.map(({ status }) => status));
   t.same([...statuses].sort(), [401, 429], 'keys that are not there, too');
   const byAddress = unknown.find(({ status }) => status === 429)!;
-  t.match(byAddress.json.error, { code: 'rate_limited', message: /^Too many sign-ins, or calls with an operator's key, from this address/ });
+  t.match(byAddress.json.error, {
+    code: 'rate_limited',
+    message: /^Too many sign-ins, or calls with an operator's key, from this address/,
+  });
   t.ok(Number(byAddress.headers.get('retry-after')) >= 1);
   t.equal((await api.get('/v1/agents')).status, 200, 'calls with a key are not concerned');
 });
