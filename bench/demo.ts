@@ -13,7 +13,7 @@ import { startBenchService } from './service.ts';
 const IN_FORCE_MS = 1_000;
 
 const options = { url: { type: 'string' }, key: { type: 'string' } } as const;
-const { positionals, values } = parseArgs({ options, allowPositionals: true });
+const { positionals, values } = read();
 if ((values.url === undefined) !== (values.key === undefined)) {
   process.stderr.write('--url and --key go together\n');
   process.exit(2);
@@ -39,6 +39,15 @@ try {
 } finally {
   client.close();
   await own?.stop();
+}
+
+function read() {
+  try {
+    return parseArgs({ options, allowPositionals: true });
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\nUsage: npm run demo [-- [--url URL --key KEY] [FILE…]]\n`);
+    process.exit(2);
+  }
 }
 
 /** One of this name that is there already, as after a first run, stays. */

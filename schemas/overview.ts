@@ -120,7 +120,7 @@ const Agents = Type.Object({
         ),
       }),
     ),
-    'The newest sign of life first, at most 20: all agents, or of more those that sent in the window last.',
+    'With most blocked and failed events and anomalies first, then the newest sign of life. At most 20: all agents, or of more those of the window with most blocked and failed events.',
   ),
 });
 export type OverviewAgents = Type.Static<typeof Agents>;

@@ -109,8 +109,8 @@ export async function overviewCosts(
   return { ...row, ...(await overviewSums(clickhouse, account, { ...of, column: 'cost' })) };
 }
 
-/** Ids of those that sent in the window, the newest event first. */
-export async function lastSenders(
+/** Ids of agents that sent in the window: with most blocked and failed events first, of equal ones the last to send. */
+export async function troubledSenders(
   clickhouse: ClickHouse,
   account: string,
   { max, ...of }: OverviewOf & { max: number },
@@ -119,7 +119,8 @@ export async function lastSenders(
   const where = filtersOf(account, { ...of, from, to });
   const rows = await clickhouse.query<{ agent_id: string }>(
     `SELECT agent_id FROM events WHERE ${where.sql}
-     GROUP BY agent_id ORDER BY max(timestamp) DESC, agent_id LIMIT {max:UInt64}`,
+     GROUP BY agent_id ORDER BY countIf(outcome = 'blocked' OR type = 'error') DESC, max(timestamp) DESC, agent_id
+     LIMIT {max:UInt64}`,
     { ...where.params, max },
     { settings: settingsOf({ agentId: of.agentId }), ...signalOf(of) },
   );

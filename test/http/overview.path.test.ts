@@ -200,10 +200,16 @@ t.test('of many agents and models those that say most are named, and the rest is
     models.map((n) => at('2026-05-01T10:00:00Z', 'completion', { model: `m${n}`, tokens_used: n })),
     own,
   );
+  const whole = await overview('to=2026-05-01T12:00:00Z', own);
+  t.equal(whole.agents.total, agents.length);
+  t.equal(whole.agents.items.length, OVERVIEW_AGENTS_MAX);
+  t.match(whole.agents.items[0], { id: sending, events: models.length });
+  // Who failed long before all others sent is first, whatever came since.
+  await send(agents[1]!, [at('2026-05-01T01:00:00Z', 'error', { message: 'x' })], own);
+  for (const id of agents.slice(2)) await send(id, [at('2026-05-01T11:00:00Z')], own);
   const found = await overview('to=2026-05-01T12:00:00Z', own);
-  t.equal(found.agents.total, agents.length);
+  t.match(found.agents.items[0], { id: agents[1], events: 1, errors: 1 });
   t.equal(found.agents.items.length, OVERVIEW_AGENTS_MAX);
-  t.match(found.agents.items[0], { id: sending, events: models.length });
   t.same(
     found.tokens.model.values.map(({ value }: { value: string }) => value),
     ['m8', 'm7', 'm6', 'm5', 'm4'],

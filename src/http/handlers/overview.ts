@@ -10,7 +10,6 @@ import { countBy } from '../../../clickhouse/queries/count-events.ts';
 import { costText } from '../../../clickhouse/queries/event-rows.ts';
 import {
   type CountedWindow,
-  lastSenders,
   type OverviewOf,
   overviewAgents,
   overviewAnomalies,
@@ -19,6 +18,7 @@ import {
   overviewDeliveries,
   overviewFigures,
   overviewSums,
+  troubledSenders,
 } from '../../../clickhouse/queries/overview.ts';
 import type { Agent } from '../../../schemas/agent.ts';
 import {
@@ -233,22 +233,29 @@ async function agentsOf(asked: OverviewQuery): Promise<OverviewAgents> {
   const counts = await ask(() => overviewAgents(parts.clickhouse, call.account, { ...of, agents: ids }));
   const items = agents
     .map(({ id, name, status, last_seen_at }) => ({ id, name, status, last_seen_at, ...counts.get(id)! }))
-    .sort((a, b) => descending(a.last_seen_at ?? '', b.last_seen_at ?? '') || descending(a.id, b.id));
+    .sort(
+      (a, b) =>
+        troubles(b) - troubles(a) || descending(a.last_seen_at ?? '', b.last_seen_at ?? '') || descending(a.id, b.id),
+    );
   return { total, items };
+}
+
+function troubles({ blocked, errors, anomalies }: OverviewAgents['items'][number]): number {
+  return blocked + errors + anomalies;
 }
 
 function descending(a: string, b: string): number {
   return a === b ? 0 : a < b ? 1 : -1;
 }
 
-/** All of them; of more, those that sent last, and where these are fewer the newest others. */
+/** All of them; of more, those of the window with most troubles, and where these are fewer the newest others. */
 async function shownAgents({ call, parts, of }: OverviewQuery): Promise<{ total: number; agents: Agent[] }> {
   const { account } = call;
   const { registry, clickhouse } = parts;
   const first = { limit: OVERVIEW_AGENTS_MAX, offset: 0 };
   const { items, total } = await registry.agents.list(account, { id: call.query.agent_id, ...first });
   if ((total ?? 0) <= OVERVIEW_AGENTS_MAX) return { total: total ?? 0, agents: items };
-  const senders = await ask(() => lastSenders(clickhouse, account, { ...of, max: OVERVIEW_AGENTS_MAX }));
+  const senders = await ask(() => troubledSenders(clickhouse, account, { ...of, max: OVERVIEW_AGENTS_MAX }));
   const sending = await Promise.all(senders.map((id) => registry.agents.get(account, id)));
   const known = sending.filter((agent) => agent !== null);
   const others = items.filter(({ id }) => !senders.includes(id));
