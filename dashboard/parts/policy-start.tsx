@@ -1,5 +1,6 @@
 // From when a policy is in force: how it is chosen in the editor, and the mark of one that waits. Times are by the clock
 // that is switched to, whose zone is named.
+import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 import type { PolicyType } from '../../schemas/closed-sets.ts';
 import { nowMs } from '../core/clock.ts';
@@ -60,18 +61,28 @@ export function startOf(form: FormData, policy: WholePolicy | undefined): { star
   return at === undefined || at === before ? {} : { starts_at: at };
 }
 
-/** `from tomorrow 00:00` beside a policy that is not in force yet; nothing of others. */
-export function NotYet({ policy: { starts_at: at, status } }: { policy: Pick<Policy, 'starts_at' | 'status'> }) {
-  return at === undefined || status !== 'active' ? null : <Waiting at={at} />;
+type Starting = { policy: Pick<Policy, 'starts_at' | 'status'> };
+
+/** `from tomorrow 00:00` of a policy that is not in force yet, its status of others. */
+export function InForce({ policy: { starts_at: at, status } }: Starting) {
+  const shown = <span class={`badge ${status}`}>{status}</span>;
+  return at === undefined || status !== 'active' ? shown : <Waiting at={at} then={shown} />;
 }
 
-function Waiting({ at }: { at: string }) {
+/** The same, and nothing of others. */
+export function NotYet({ policy: { starts_at: at, status } }: Starting) {
+  return at === undefined || status !== 'active' ? null : <Waiting at={at} then={null} />;
+}
+
+function Waiting({ at, then }: { at: string; then: VNode | null }) {
   zone.value; // drawn again when it is switched
   return waits(at, useNow(LOOK_MS)) ? (
     <span class="badge waits" title={exactText(at)}>
       from {dayText(at)}
     </span>
-  ) : null;
+  ) : (
+    then
+  );
 }
 
 const LOOK_MS = 1_000;

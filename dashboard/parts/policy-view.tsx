@@ -20,7 +20,7 @@ import { PolicyBacktests } from './policy-backtests.tsx';
 import { PolicyEditor } from './policy-editor.tsx';
 import { PolicyRevisions } from './policy-revisions.tsx';
 import { PolicyShadows } from './policy-shadows.tsx';
-import { NotYet } from './policy-start.tsx';
+import { InForce } from './policy-start.tsx';
 import { ShadowView } from './shadow-report.tsx';
 import { Reading } from './states.tsx';
 
@@ -134,7 +134,7 @@ function Facts({ policy }: { policy: WholePolicy }) {
       </dd>
       <dt>Status</dt>
       <dd>
-        <span class={`badge ${policy.status}`}>{policy.status}</span> <NotYet policy={policy} />
+        <InForce policy={policy} />
       </dd>
       {policy.starts_at !== undefined && (
         <>

@@ -17,7 +17,7 @@ import { Search } from '../parts/filters.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { AgentName } from '../parts/named.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';
-import { NotYet } from '../parts/policy-start.tsx';
+import { InForce } from '../parts/policy-start.tsx';
 import { PolicyView } from '../parts/policy-view.tsx';
 import { ReadyPolicies } from '../parts/ready-policies.tsx';
 import { Side } from '../parts/side.tsx';
@@ -140,9 +140,7 @@ function PolicyList({ open }: { open: string | null }) {
             policy.type,
             policy.actions.join(', '),
             <>
-              <span class={`badge ${policy.status}`}>{policy.status}</span>{' '}
-              {policy.mode === 'shadow' && <span class="badge shadow">shadow</span>}
-              <NotYet policy={policy} />
+              <InForce policy={policy} /> {policy.mode === 'shadow' && <span class="badge shadow">shadow</span>}
             </>,
             <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>{countText(matchesOf(policy.id))}</a>,
             <Time at={policy.updated_at} ago />,

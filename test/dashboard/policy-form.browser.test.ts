@@ -180,6 +180,7 @@ async function form(): Promise<void> {
       await dialog.getByRole('button', { name: 'Save' }).click();
       const row = page.getByRole('row', { name: `no wires ${width}` });
       await row.getByText('from tomorrow 00:00').waitFor();
+      t.equal(await row.getByText('active', { exact: true }).count(), 0, 'it is not in force');
       await axeInBothSchemes(t, page, `a policy that waits, ${width} px`);
       const [made] = (await api.get(`/v1/policies?q=wires%20${width}`)).json.items;
       const midnight = await page.evaluate<string>('new Date(new Date().setHours(24, 0, 0, 0)).toISOString()');
