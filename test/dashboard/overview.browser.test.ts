@@ -72,12 +72,12 @@ async function overviewPages(): Promise<void> {
     t.match(await attention.textContent(), /1 approval waits; the oldest has \d+:\d\d/);
     t.match(await attention.textContent(), /2 policies ask for an alert, and no alert tells of violations/);
     const agents = page.getByRole('region', { name: 'Agents' });
-    const reading = agents.getByRole('row').nth(1);
-    t.match(await reading.textContent(), /^reader/, 'the newest sign of life first');
+    const [most, reading] = [agents.getByRole('row').nth(1), agents.getByRole('row').nth(2)];
+    t.match(await reading.textContent(), /^reader/, 'behind the one with more troubles, though it sent last');
     t.equal(await reading.getByRole('cell').nth(4).textContent(), '1', 'its error');
     for (const [row, n] of [
-      [reading, 0],
-      [agents.getByRole('row').nth(2), 1],
+      [most, 0],
+      [reading, 1],
     ] as const) {
       const { events, blocked } = (await counted()).agents.items[n];
       const share = blocked === 0 ? '0 %' : `${Math.round((blocked / events) * 100)} % (${blocked})`;

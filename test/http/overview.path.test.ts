@@ -110,7 +110,7 @@ t.test('figures, tokens, agents and policies as counted by hand', async (t) => {
   t.match(rows.get(first), { name: 'first', status: 'active', events: 4, blocked: 0, errors: 1 });
   t.match(rows.get(second), { name: 'second', events: 2, blocked: 1, errors: 0 });
   t.match(rows.get(silent), { name: 'silent', events: 0, blocked: 0 });
-  t.same(found.agents.items[0].id, second, 'the newest sign of life first');
+  t.same(found.agents.items[0].id, second, 'of as many troubles the newest sign of life first');
   // 24 parts of 27.5 minutes: 0 is 23:00, 02:00 is in the seventh, 10:00 ends the last.
   const parts = Array.from({ length: 24 }, () => 0);
   for (const hour of [0, 10, 10.5]) parts[Math.floor((hour * 60) / 27.5)]! += 1;
