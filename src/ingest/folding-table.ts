@@ -5,6 +5,8 @@
 // joins some of them with the character before (NFC_Quick_Check). Which marks, and with what, is found out by
 // normalizing them; what is not sure is odd, and left to the engine.
 import assert from 'node:assert/strict';
+import { ourDigit } from '../policy/detectors/detector-search.ts';
+import { isSurrogate } from '../policy/text-search/letter-cases.ts';
 import { BELONGING, foldedText, ITSELF, kindOf, SPELLING } from '../policy/texts/folded.ts';
 import * as layout from './wasm/layout.ts';
 
@@ -13,8 +15,6 @@ const ROW = 16;
 /** Hangul is written in syllables, each of a vowel and other letters. */
 const SYLLABLES = 0xac00;
 const LAST_SYLLABLE = 0xd7a3;
-const SURROGATES = 0xd800;
-const BEHIND_SURROGATES = 0xe000;
 const MARK = /\p{M}/u;
 /** Digits of the basic plane are read as ours, too (detector-search.ts). */
 const DIGIT = /\p{Nd}/u;
@@ -34,7 +34,7 @@ export function foldingTable(): Buffer {
   const joins: Joins = { first: new Set(), second: new Set() };
   const special: number[] = [];
   for (let block = 0; block < layout.CODE_POINTS; block += BLOCK) {
-    if (block >= SURROGATES && block < BEHIND_SURROGATES) {
+    if (isSurrogate(block)) {
       classes.fill(layout.CLASS_ODD, block, block + BLOCK);
       continue;
     }
@@ -48,8 +48,9 @@ export function foldingTable(): Buffer {
   const folded = new Map<number, string>();
   for (const u of special) {
     const character = String.fromCodePoint(u);
-    classes[u] = classOf(character, joins, ranks);
-    if (classes[u] === layout.CLASS_MAPPED) folded.set(u, foldedText(character));
+    const plain = foldedText(character);
+    classes[u] = classOf(character, plain, { joins, ranks });
+    if (classes[u] === layout.CLASS_MAPPED) folded.set(u, plain);
   }
   for (const character of joins.first) {
     const u = character.codePointAt(0)!;
@@ -74,9 +75,10 @@ function noteJoins(u: number, { first, second }: Joins, classes: Buffer): void {
   for (const mark of marks) second.add(mark);
 }
 
-function classOf(character: string, { first, second }: Joins, ranks: ReadonlyMap<string, number>): number {
-  const kind = kindOf(character);
-  const plain = kind === ITSELF ? character : foldedText(character);
+type Marks = { joins: Joins; ranks: ReadonlyMap<string, number> };
+
+function classOf(character: string, plain: string, { joins: { first, second }, ranks }: Marks): number {
+  const kind = kindOf(character, plain);
   const u = character.codePointAt(0)!;
   const isDigit = u < 0x10000 && DIGIT.test(character);
   if (kind === SPELLING) return layout.CLASS_ODD;
@@ -86,7 +88,7 @@ function classOf(character: string, { first, second }: Joins, ranks: ReadonlyMap
     return kind === BELONGING || (isDigit && !isWide) ? layout.CLASS_ODD : layout.CLASS_MAPPED;
   }
   const mayJoin = first.has(character);
-  if (isDigit) return mayJoin ? layout.CLASS_ODD : layout.CLASS_DIGIT + digitOf(u);
+  if (isDigit) return mayJoin ? layout.CLASS_ODD : layout.CLASS_DIGIT + digitOf(character);
   if (kind === ITSELF || !MARK.test(character)) return kind === ITSELF ? 0 : layout.CLASS_ODD;
   const rank = ranks.get(character) ?? 0;
   if (mayJoin && (rank > 0 || second.has(character))) return layout.CLASS_ODD;
@@ -94,10 +96,8 @@ function classOf(character: string, { first, second }: Joins, ranks: ReadonlyMap
   return rank > 0 ? layout.CLASS_MARK + rank : 0;
 }
 
-/** The ten of a script follow one another, and no two scripts' do. */
-function digitOf(u: number): number {
-  let value = 0;
-  while (DIGIT.test(String.fromCodePoint(u - value - 1))) value++;
+function digitOf(character: string): number {
+  const value = Number(ourDigit(character));
   assert(value < 10, 'digits come in rows of ten');
   return value;
 }

@@ -32,6 +32,16 @@ export function plain(start: usize, stop: usize): bool {
   return true;
 }
 
+/**
+ * Copies sixteen bytes of a stretch, of which `room` are left; there is place for all. Returns how many of them count:
+ * those before the first of `stops`.
+ */
+@inline export function copyRun(v: v128, stops: v128, room: usize, out: usize): usize {
+  v128.store(out, v);
+  const n: usize = <usize>ctz(<u32>i8x16.bitmask(stops) | 0x10000);
+  return n > room ? room : n;
+}
+
 /** Eight bytes at a time; what is read past the end is cut off. */
 @inline export function hashOf(start: usize, length: usize): u32 {
   let hash: u64 = <u64>length + 1;

@@ -4,7 +4,7 @@
 // Invariant: where nothing is odd, the folded form of each string of the stretch is what `rewrite` makes of it, and the
 // stretch itself where there is nothing else in it. What depends on its neighbours is looked at here, or odd.
 // A stretch is JSON: what is written stays JSON, but for code points that are no longer escaped.
-import { unit } from './bytes';
+import { copyRun, unit } from './bytes';
 import {
   CLASS_DIGIT,
   CLASS_DROPPED,
@@ -153,10 +153,7 @@ export function mayBeBlank(p: usize): bool {
 export function decode(from: usize, to: usize, out: usize): usize {
   hasControls = false;
   while (from < to) {
-    const v = v128.load(from);
-    v128.store(out, v);
-    let n: usize = <usize>ctz(<u32>i8x16.bitmask(i8x16.eq(v, i8x16.splat(0x5c))) | 0x10000);
-    if (n > to - from) n = to - from;
+    const v = v128.load(from), n = copyRun(v, i8x16.eq(v, i8x16.splat(0x5c)), to - from, out);
     from += n;
     out += n;
     if (n == 16 || from >= to) continue;
@@ -227,10 +224,8 @@ export function rewrite(from: usize, to: usize, out: usize, kinds: i32): usize {
   while (from < to) {
     if (out > limit) return 0;
     const v = v128.load(from);
-    v128.store(out, v);
     const others = v128.or(v, v128.or(i8x16.eq(v, i8x16.splat(0x5c)), i8x16.eq(v, i8x16.splat(0x7f))));
-    let n: usize = <usize>ctz(<u32>i8x16.bitmask(others) | 0x10000);
-    if (n > to - from) n = to - from;
+    const n = copyRun(v, others, to - from, out);
     from += n;
     out += n;
     if (n == 16 || from >= to) continue;

@@ -2,7 +2,7 @@
 // part of common/inner-json.ts that can be said on bytes. Positions are in a string of JSON, whose closing quote bounds
 // what is looked at.
 // Invariant: a string that inner-json.ts might open is never passed over; what is not unescaped here is left to it.
-import { digit } from './bytes';
+import { copyRun, digit } from './bytes';
 import { mayBeBlank } from './folding';
 
 const QUOTE: u32 = 0x22;
@@ -55,10 +55,7 @@ export function unescape(from: usize, to: usize, out: usize): usize {
       continue;
     }
     // Sixteen at a time, as far as they go: there is room behind what is written.
-    const v = v128.load(from);
-    v128.store(out, v);
-    let n: usize = <usize>ctz(<u32>i8x16.bitmask(i8x16.eq(v, i8x16.splat(0x5c))) | 0x10000);
-    if (n > to - from) n = to - from;
+    const v = v128.load(from), n = copyRun(v, i8x16.eq(v, i8x16.splat(0x5c)), to - from, out);
     from += n;
     out += n;
   }

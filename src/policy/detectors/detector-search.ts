@@ -92,7 +92,7 @@ export function inFolded(find: FindNamed): FindNamed {
 const FOLDED_CHARACTERS_MAX = 1_000;
 
 /** Unit for unit, so that places stay; the ten of a script follow one another, and no two scripts' do. */
-function ourDigit(digit: string): string {
+export function ourDigit(digit: string): string {
   if (digit.length > 1) return digit;
   let value = digitValues.get(digit);
   if (value === undefined) {

@@ -142,11 +142,14 @@ function kindAt(text: string, i: number): number {
   return found;
 }
 
-/** What a character is to the folded form of its text: ITSELF, SPELLING, BELONGING, or another text. */
-export function kindOf(character: string): number {
+/**
+ * What a character is to the folded form of its text: ITSELF, SPELLING, BELONGING, or another text. `plain`: it alone,
+ * folded.
+ */
+export function kindOf(character: string, plain = foldedText(character)): number {
   if (BELONGS.test(character)) return BELONGING;
   if (SPELLS.test(character)) return SPELLING;
-  return foldedText(character) === character ? ITSELF : ANOTHER;
+  return plain === character ? ITSELF : ANOTHER;
 }
 
 function foldedCharacter(character: string): string {
