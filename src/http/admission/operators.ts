@@ -3,9 +3,10 @@
 // its time tells how much of a key was right.
 // Invariant: a missing, malformed or unknown key, a key of an account and a service without operators get the very same
 // answer. How often an address may try is bounded before this (address-limit.ts).
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { timingSafeEqual } from 'node:crypto';
 import { ServiceError } from '../../common/errors.ts';
 import { operatorKeysOf } from '../../process/operator-keys.ts';
+import { sha256Of } from '../../registry/api-key-text.ts';
 import { bearerOf } from './authenticate.ts';
 
 export class Operators {
@@ -14,18 +15,18 @@ export class Operators {
   /** `setting`: GATEHOUSE_OPERATOR_KEYS; undefined: there are none. */
   constructor(setting: string | undefined) {
     const keys = setting === undefined ? [] : operatorKeysOf(setting);
-    this.#known = keys.map(({ name, key }) => ({ name, sha256: sha256Of(key) }));
+    this.#known = keys.map(({ name, key }) => ({ name, sha256: digestOf(key) }));
   }
 
   /** The name of the operator. Throws ServiceError invalid_token. */
   nameOf(authorization: string): string {
-    const sha256 = sha256Of(bearerOf(authorization) ?? '');
+    const sha256 = digestOf(bearerOf(authorization) ?? '');
     const found = this.#known.filter((one) => timingSafeEqual(one.sha256, sha256));
     if (found.length !== 1) throw new ServiceError('invalid_token', "This needs an operator's key of this service.");
     return found[0]!.name;
   }
 }
 
-function sha256Of(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
+function digestOf(key: string): Buffer {
+  return Buffer.from(sha256Of(key), 'hex');
 }

@@ -56,23 +56,11 @@ export const alertRoutes: Route[] = [
       return json(201, found(await registry.deliveries.test(account, alertId(params[0]!)), 'alert'));
     },
   }),
-  route({
-    method: 'POST',
-    path: '/v1/alerts/{id}/rotate-secret',
-    needs: 'configure',
-    bound: ofAlert,
-    idempotency: 'refused',
-    operation: {
-      id: 'rotateAlertSecret',
-      tag: 'Alerts',
-      summary: 'Make a new signing secret for a webhook',
-      description:
-        'For 24 hours notifications are signed with the new secret and with the one before, two signatures in one header. The secret is in this answer and nowhere else: if the answer is lost, rotate again; the last three replaced ones still sign for their day.',
-      answers: { 200: { description: 'The alert, with its new secret', schema: AlertCreated } },
-    },
-    async handle({ account, params, actor }, { registry }) {
-      return json(200, found(await registry.alerts.rotateSecret(account, alertId(params[0]!), actor), 'alert'));
-    },
+  alerts.rotateSecret({
+    summary: 'Make a new signing secret for a webhook',
+    description:
+      'For 24 hours notifications are signed with the new secret and with the one before, two signatures in one header. The secret is in this answer and nowhere else: if the answer is lost, rotate again; the last three replaced ones still sign for their day.',
+    schema: AlertCreated,
   }),
   alerts.remove({ description: 'It sends nothing from now on; deliveries that wait are cancelled.' }),
 ];

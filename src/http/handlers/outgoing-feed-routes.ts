@@ -7,7 +7,7 @@ import {
   OutgoingFeedCreated,
   OutgoingFeedPatch,
 } from '../../../schemas/outgoing-feed.ts';
-import { ask, found, json } from '../answers/reply.ts';
+import { ask } from '../answers/reply.ts';
 import { jsonBody, type Route, route } from '../route.ts';
 import { resourceRoutes } from './resource-routes.ts';
 
@@ -60,23 +60,10 @@ export const outgoingFeedRoutes: Route[] = [
     errors: ['name_taken'],
     bodyExample: { status: 'inactive' },
   }),
-  route({
-    method: 'POST',
-    path: '/v1/outgoing-feeds/{id}/rotate-secret',
-    needs: 'configure',
-    bound: 'refused',
-    idempotency: 'refused',
-    operation: {
-      id: 'rotateOutgoingFeedSecret',
-      tag: 'Outgoing feeds',
-      summary: 'Make a new signing secret for an outgoing feed',
-      description:
-        'For 24 hours batches are signed with the new secret and with the one before, two signatures in one header. The secret is in this answer and nowhere else: if the answer is lost, rotate again.',
-      answers: { 200: { description: 'The outgoing feed, with its new secret', schema: OutgoingFeedCreated } },
-    },
-    async handle({ account, params, actor }, { registry }) {
-      return json(200, found(await registry.outgoingFeeds.rotateSecret(account, params[0]!, actor), WHAT));
-    },
+  feeds.rotateSecret({
+    description:
+      'For 24 hours batches are signed with the new secret and with the one before, two signatures in one header. The secret is in this answer and nowhere else: if the answer is lost, rotate again.',
+    schema: OutgoingFeedCreated,
   }),
   feeds.remove({
     description: 'Nothing is sent from now on, and its place is gone. A batch that is on its way may still arrive.',

@@ -1,4 +1,5 @@
-// The routes that resources with a name have alike: create, list, get, change and delete, over a class of the registry.
+// The routes that resources with a name have alike: create, list, get, change, a new secret and delete, over a class of
+// the registry.
 // A file of a resource says its words, schemas and descriptions, and adds the routes that only it has.
 // Invariant: one kind of resource cannot differ from another in needs, statuses, idempotency or paging by accident:
 // what a resource does otherwise stands in its own file.
@@ -20,6 +21,7 @@ type Records<C, P> = {
   list(account: string, asked: NamedPage): Promise<Listed<unknown>>;
   get?(account: string, id: string): Promise<unknown>;
   patch?(account: string, id: string, body: P, actor: Actor): Promise<unknown>;
+  rotateSecret?(account: string, id: string, actor: Actor): Promise<unknown>;
   remove(account: string, id: string, actor: Actor): Promise<boolean>;
 };
 
@@ -101,6 +103,17 @@ export function resourceRoutes<C, P = never>(
         },
         async handle({ account, params, body, actor }, parts) {
           return json(200, found(await of(parts).patch!(account, params[0]!, body as P, actor), one));
+        },
+      }),
+    rotateSecret: ({ schema, ...said }: Said & { schema: Type.TSchema }): Route =>
+      route({
+        ...{ method: 'POST', path: `${single.path}/rotate-secret`, bound, needs: 'configure', idempotency: 'refused' },
+        operation: {
+          ...{ id: `rotate${camel(one)}Secret`, tag, summary: `Make a new signing secret for ${a} ${one}`, ...said },
+          answers: { 200: { description: `The ${one}, with its new secret`, schema } },
+        },
+        async handle({ account, params, actor }, parts) {
+          return json(200, found(await of(parts).rotateSecret!(account, params[0]!, actor), one));
         },
       }),
     remove: (said: Said): Route =>
