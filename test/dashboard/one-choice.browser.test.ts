@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core';
 import t from 'tap';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
+import { untilListed } from '../support/approvals.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
 import { startService } from '../support/service.ts';
 
@@ -23,10 +24,7 @@ async function choices(): Promise<void> {
       ({ json }) => json.policy_result.outcome === 'pending',
     );
     const id = held.json.policy_result.approval_id as string;
-    await api.until(
-      () => api.get('/v1/approvals?status=pending&limit=100'),
-      ({ json }) => json.items.some((one: { id: string }) => one.id === id),
-    );
+    await untilListed(api, id);
     return id;
   };
   const approval = (id: string) => api.get(`/v1/approvals/${id}`);

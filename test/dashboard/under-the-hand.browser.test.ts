@@ -8,6 +8,7 @@ import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
+import { untilListed } from '../support/approvals.ts';
 import { axe } from '../support/axe.ts';
 import { browserTest, NETWORK_NAME, signIn, skip } from '../support/browser.ts';
 import { conditionsText, told } from '../support/page-reading.ts';
@@ -33,10 +34,7 @@ async function underTheHand(): Promise<void> {
       ({ json }) => json.policy_result.outcome === 'pending',
     );
     const id = held.json.policy_result.approval_id as string;
-    await api.until(
-      () => api.get('/v1/approvals?status=pending&limit=100'),
-      ({ json }) => json.items.some((one: { id: string }) => one.id === id),
-    );
+    await untilListed(api, id);
     return id;
   };
   const statusOf = async (id: string) => (await api.get(`/v1/approvals/${id}`)).json.status as string;

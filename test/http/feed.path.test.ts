@@ -11,7 +11,7 @@ import { FEED_RESUME_MS_MAX } from '../../src/common/limits.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
-import { runCli, startService } from '../support/service.ts';
+import { killPipelines, runCli, startService } from '../support/service.ts';
 
 type Item = { topic: string; data: Record<string, unknown> };
 
@@ -273,12 +273,7 @@ t.test('nothing is missing while writers write and the pipelines are killed', as
       if (n % 5 === 0) await api.post('/v1/policies', { name: `policy ${writer} ${n}`, ...NEVER });
     }
   });
-  for (let kills = 0; kills < KILLS; await pause(1_000)) {
-    const pipelines = (await service.children()).find(({ name }) => name.startsWith('pipelines'));
-    if (pipelines === undefined) continue;
-    process.kill(pipelines.pid, 'SIGKILL');
-    kills++;
-  }
+  await killPipelines(service, KILLS, 1_000);
   isWriting = false;
   await Promise.all(writing);
   t.comment(`${acknowledged.length} events, pipelines killed ${KILLS} times`);

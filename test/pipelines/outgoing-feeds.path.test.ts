@@ -9,7 +9,7 @@ import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { type Received, startReceiver } from '../support/https-receiver.ts';
 import { pause } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { killPipelines, startService } from '../support/service.ts';
 
 type Item = { topic: string; data: Record<string, unknown> };
 type Shown = { failing_since: string | null; error: string | null; status_code: number | null; sent_rows: number };
@@ -97,6 +97,8 @@ t.test('rows come as the feed has them, signed, and secrets stay inside', async 
   const shown = [logs, (await api.get('/v1/outgoing-feeds')).text, (await api.get(`/v1/outgoing-feeds/${id}`)).text];
   t.match(logs, 'outgoing_feed.created');
   for (const text of [...shown, await service.log()]) t.notMatch(text, /sesame|hush|whsec_/);
+  // Progress is noted once the receiver has answered.
+  await until(async () => (await progressOf(id)).sent_rows >= fed.length);
   t.ok((await progressOf(id)).sent_rows >= fed.length);
   t.equal((await api.delete(`/v1/outgoing-feeds/${id}`)).status, 204);
 });
@@ -196,12 +198,7 @@ t.test('nothing is missing and all is in order, whatever the receiver and the pi
       await pause(100);
     }
   })();
-  for (let kills = 0; kills < KILLS; await pause(4_000)) {
-    const pipelines = (await service.children()).find(({ name }) => name.startsWith('pipelines'));
-    if (pipelines === undefined) continue;
-    process.kill(pipelines.pid, 'SIGKILL');
-    kills++;
-  }
+  await killPipelines(service, KILLS, 4_000);
   isWriting = false;
   await writing;
   await until(() => asked > 12);

@@ -7,7 +7,7 @@ import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { type Answering, type Received, startReceiver } from '../support/https-receiver.ts';
 import { pause } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { killPipelines, startService } from '../support/service.ts';
 
 const WAIT_MS = 120_000;
 const KEY_ID = 'AKIDEXAMPLE';
@@ -136,12 +136,7 @@ t.test('nothing is missing, whatever the storage and the pipelines do', async (t
   const writing = (async () => {
     for (; isWriting; await pause(150)) acknowledged.push(...(await batch('x')));
   })();
-  for (let kills = 0; kills < 2; await pause(4_000)) {
-    const pipelines = (await service.children()).find(({ name }) => name.startsWith('pipelines'));
-    if (pipelines === undefined) continue;
-    process.kill(pipelines.pid, 'SIGKILL');
-    kills++;
-  }
+  await killPipelines(service, 2, 4_000);
   isWriting = false;
   await writing;
   await until(() => asked > 12);

@@ -190,6 +190,20 @@ async function stopChild(child: ChildProcess): Promise<Exit> {
   return { code: child.exitCode, signal: child.signalCode };
 }
 
+/** Kills the pipelines so often, with so long a rest behind each try: they are started again meanwhile. */
+export async function killPipelines(
+  service: Pick<TestService, 'children'>,
+  times: number,
+  restMs: number,
+): Promise<void> {
+  for (let kills = 0; kills < times; await sleep(restMs)) {
+    const pipelines = (await service.children()).find(({ name }) => name.startsWith('pipelines'));
+    if (pipelines === undefined) continue;
+    process.kill(pipelines.pid, 'SIGKILL');
+    kills++;
+  }
+}
+
 function alive(children: Record<string, number>): { name: string; pid: number }[] {
   return Object.entries(children).flatMap(([name, pid]) => {
     try {
