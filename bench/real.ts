@@ -1,6 +1,7 @@
 // Question: what does `ingest` look like with events as agents really send them, long and short, of many agents?
 // Method: recorded agent runs (NDJSON as bench/replay.ts reads it), sent in their order in turn, single and in batches
-// of up to 100 events of one agent, without their old timestamps; the same contenders, sets of policies and turns as `ingest`.
+// of up to 100 events of one agent, without their old timestamps; the same contenders, sets of policies and turns as
+// `ingest`.
 import path from 'node:path';
 import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders.ts';
 import { chartsOf, compared, entrant, OTHER_SETS, policiesInForce, ROOM } from './ingest.ts';

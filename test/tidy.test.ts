@@ -70,7 +70,7 @@ const HEADER_LINES_MAX = 12;
  * commit why nothing could go instead.
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
-  bench: 8_700,
+  bench: 8_720,
   clickhouse: 6_300,
   clients: 1_200,
   dashboard: 17_800,
@@ -87,18 +87,18 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/embedded': 2_300,
   'src/hooks': 1_200,
   'src/http': 12_900,
-  'src/ingest': 8_450,
+  'src/ingest': 8_530,
   'src/mcp': 2_100,
   'src/metrics': 900,
   'src/otlp': 3_600,
-  'src/policy': 16_500,
+  'src/policy': 16_530,
   'src/process': 950,
   'src/processes': 1_900,
   'src/redis': 3_300,
   'src/registry': 9_150,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 77_050,
+  test: 77_180,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

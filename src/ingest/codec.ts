@@ -6,7 +6,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { Stepped } from '../common/steps.ts';
-import type { Allowance } from '../policy/allowance.ts';
+import type { Allowed } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement, ShadowJudgement, Shadows } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
@@ -37,7 +37,7 @@ export interface DecodedBody {
    * null: the element is refused. Throws TooLong where there is an allowance and it does not cover it. Steps that are
    * not done at once belong in a turn of `rules`, or of the shadows.
    */
-  judging(element: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Stepped<Judgement | null>;
+  judging(element: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowed): Stepped<Judgement | null>;
   /** null: the element is refused, or was judged before it was done. Throws nothing. */
   judgingShadows(element: number, agent: AgentRecord, by: ByShadows): Stepped<ShadowJudgement>;
   /** As the event was sent, where it may say how many tokens it used. undefined: it does not, or is refused. */
@@ -50,7 +50,7 @@ export interface DecodedBody {
   release(): void;
 }
 
-export type ByShadows = { shadows: Shadows; allowance: Allowance };
+export type ByShadows = { shadows: Shadows; allowance: Allowed };
 
 /** `rows` and `summaries` are valid until the next body is decoded or encoded: the append copies them at once. */
 export type Encoded = {

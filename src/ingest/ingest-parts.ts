@@ -8,7 +8,7 @@ import type { NamedQuestion } from '../checks/account-checks.ts';
 import type { SteadyClock } from '../common/steady-clock.ts';
 import type { Pause } from '../common/steps.ts';
 import type { JudgedEvent } from '../otlp/gateway-trace.ts';
-import type { Allowances } from '../policy/allowance.ts';
+import type { Allowance, Allowances, Allowed } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { OutsideAnswer, WatchVerdict } from '../policy/outside.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -18,6 +18,7 @@ import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import type { Generation, SubmissionsInHand } from '../streams/submissions-in-hand.ts';
 import type { Shape } from './json.ts';
+import type { JudgingSlices } from './judging-slices.ts';
 import type { RateLimitBatcher } from './rate-limit-batcher.ts';
 import type { SequenceBatcher } from './sequence-batcher.ts';
 import type { ShadowCounters } from './shadow-counters.ts';
@@ -126,7 +127,7 @@ export type IngestParts = {
 /** By what shadows are judged (shadow-judging.ts). */
 export type ShadowParts = {
   counters: Pick<ShadowCounters, 'ask'>;
-  allowances: Pick<Allowances, 'begin'>;
+  allowances: Pick<Allowances<Allowance>, 'begin'>;
   /** Called after the append of a submission of which they said something. */
   onJudged: (sums: ShadowSums) => void;
 };
@@ -134,7 +135,10 @@ export type ShadowParts = {
 export type ShadowSums = { said: [ShadowVerdict, number][]; skipped: [ShadowSkip, number][] };
 type Offload = {
   worker: { submit(submission: ToJudge, caller: Caller): Promise<void> };
-  allowances: Pick<Allowances, 'begin'>;
+  /** `inTurn`: what an event may take where the account waits for its turns. */
+  shares: { begin(account: string, nowMs: number): Allowed & { readonly inTurn: Allowed } };
+  /** Where accounts that are over their share take turns. */
+  slices: Pick<JudgingSlices, 'judge'>;
   /** A codec reads larger bodies there alone. */
   bytesMax: { wasm: number; json: number };
 };

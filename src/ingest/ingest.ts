@@ -10,12 +10,11 @@
 //   aside     what shadows would have said (shadow-judging.ts), what events cost (event-cost.ts), of accounts that ask
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
-
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../common/errors.ts';
 import { atOnce, type Pause } from '../common/steps.ts';
-import { TooLong } from '../policy/allowance.ts';
+import { type Allowed, TooLong } from '../policy/allowance.ts';
 import { agentInactive } from '../policy/decide.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
@@ -26,8 +25,10 @@ import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { Generation } from '../streams/submissions-in-hand.ts';
 import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
+import { countRecorded } from './count-recorded.ts';
 import { costElement } from './event-cost.ts';
 import type { Answer, Caller, IngestParts, IngestRequest, WatchedEvent } from './ingest-parts.ts';
+import type { JudgingSlices } from './judging-slices.ts';
 import { askOutside, decidedByVerdict, watchedOf } from './outside-judging.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { BudgetsAsked } from './resolve-budgets.ts';
@@ -178,11 +179,36 @@ class Submission implements QuotaWaiter, AppendCaller {
       this.#judgeWithPauses(pause).catch((error: unknown) => this.refused(error));
       return;
     }
+    const share = this.#rules.size === 0 ? undefined : offload?.shares.begin(this.#request.account, performance.now());
+    try {
+      while (this.#judgeNext(share));
+    } catch (error) {
+      if (!(error instanceof TooLong) || share?.isSpent !== true) throw error;
+      this.#judgeInSlices(offload!.slices, share.inTurn);
+      return;
+    }
+    this.#allJudged();
+  }
+
+  /** false: none is left. */
+  #judgeNext(allowed: Allowed | undefined): boolean {
     const body = this.#body!;
-    const allowance =
-      this.#rules.size === 0 ? undefined : offload?.allowances.begin(this.#request.account, performance.now());
-    for (let i = 0; i < body.elements; i++)
-      this.#judgements.push(atOnce(body.judging(i, this.#agent, this.#rules, allowance)));
+    const next = this.#judgements.length;
+    if (next === body.elements) return false;
+    this.#judgements.push(atOnce(body.judging(next, this.#agent, this.#rules, allowed)));
+    return true;
+  }
+
+  #judgeInSlices(slices: Pick<JudgingSlices, 'judge'>, allowed: Allowed): void {
+    // What waits for its own is no measure of how far this front is behind.
+    this.#caller.offloaded();
+    slices
+      .judge(this.#request.account, this.#caller, () => this.#judgeNext(allowed))
+      .then(() => this.#allJudged())
+      .catch((error: unknown) => this.refused(error));
+  }
+
+  #allJudged(): void {
     this.#shadows = this.#shadowsToJudge();
     this.#shadows?.judge();
     this.#reserve();
@@ -406,7 +432,8 @@ class Submission implements QuotaWaiter, AppendCaller {
     this.#ended();
     try {
       this.#release();
-      this.#count();
+      this.#shadows?.count();
+      countRecorded(this.#parts, this.#request, this.#judged);
       this.#caller.accepted(this.#answer!);
       if (this.#watched.length > 0) this.#parts.watchOutside(this.#request.account, this.#watched);
     } catch (error) {
@@ -467,25 +494,6 @@ class Submission implements QuotaWaiter, AppendCaller {
   #release(): void {
     this.#body?.release();
     this.#body = undefined;
-  }
-
-  /** Neighbours with one decision are counted together. */
-  #count(): void {
-    const { account, body } = this.#request;
-    const { onBytes, onAccepted, onMatched, onUnevaluated } = this.#parts;
-    onBytes(account, body.length);
-    this.#shadows?.count();
-    for (let from = 0, to = 0; from < this.#judged.length; from = to) {
-      const decision = this.#judged[from]?.decision;
-      while (to < this.#judged.length && this.#judged[to]?.decision === decision) to++;
-      if (decision === undefined) continue;
-      const { outcome, matches } = decision;
-      onAccepted(account, outcome, to - from);
-      for (const match of matches) {
-        onMatched(account, match, { outcome, events: to - from });
-        if (match.detail.reason !== undefined) onUnevaluated(match.detail.reason, 1);
-      }
-    }
   }
 }
 

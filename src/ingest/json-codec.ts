@@ -3,7 +3,7 @@
 // Invariant: an element that is refused has its error in its place in the answer, and leaves nothing in the stream.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Stepped } from '../common/steps.ts';
-import type { Allowance } from '../policy/allowance.ts';
+import type { Allowed } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
@@ -39,7 +39,7 @@ class JsonBody implements DecodedBody {
     return this.#elements.length;
   }
 
-  judging(index: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Stepped<Judgement | null> {
+  judging(index: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowed): Stepped<Judgement | null> {
     const element = this.#elements[index]!;
     return isRejected(element) ? null : rules.judging(new View(element, agent), allowance);
   }

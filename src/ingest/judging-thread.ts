@@ -12,7 +12,7 @@ import type { Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-se
 import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { STEADY_CLOCK, steadyNow } from '../common/steady-clock.ts';
-import { Allowances, SHADOW_UNITS_APART } from '../policy/allowance.ts';
+import { SHADOW_UNITS_APART, shadowAllowances } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
@@ -55,7 +55,7 @@ const ALIVE_EVERY_MS = 500;
 const NICE = 5;
 if (process.platform === 'linux') os.setPriority(0, NICE);
 
-const shadowAllowances = new Allowances(SHADOW_UNITS_APART);
+const ofShadows = shadowAllowances(SHADOW_UNITS_APART);
 const codecs = [new WasmCodec(), new JsonCodec()];
 
 const waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
@@ -320,7 +320,7 @@ function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): I
     },
     onUnevaluated: (reason, times) => sums.unevaluated(reason, times),
     shadow: {
-      allowances: shadowAllowances,
+      allowances: ofShadows,
       onJudged: (counts) => sums.shadows(counts),
       counters: {
         ask: (_account, agentId, asked, answered) =>

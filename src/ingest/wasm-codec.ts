@@ -11,7 +11,7 @@ import { parseExactTime } from '../../schemas/time.ts';
 import { BufferPool } from '../common/buffer-pool.ts';
 import { parseExact } from '../common/exact-json.ts';
 import type { Stepped } from '../common/steps.ts';
-import type { Allowance } from '../policy/allowance.ts';
+import type { Allowed } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import { ALLOWED, type Closer, type Decision, type Judgement, type ShadowJudgement } from '../policy/judgement.ts';
 import { UNKNOWN } from '../policy/sought.ts';
@@ -74,7 +74,7 @@ class WasmBody implements DecodedBody {
     return this.#parts.scanned.events;
   }
 
-  judging(index: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Stepped<Judgement> {
+  judging(index: number, agent: AgentRecord, rules: RuleSet, allowance?: Allowed): Stepped<Judgement> {
     const looked = rules.look(this.#textOf(index, agent));
     return isCloser(looked) ? rules.judging(this.#view(index, agent), allowance, looked) : looked;
   }

@@ -1,9 +1,10 @@
-// How much work the policies of an account may make on the loop that answers, before the rest of it is done elsewhere
-// (the judging thread, ingest/judging-worker.ts). Work is counted in the units of budget.ts, not by the clock.
-// Between the front's submissions and the engine. Invariant: a verdict never depends on it. Who runs out of it is not
-// judged here at all (TooLong), and is judged from the beginning where only the budgets of an event hold. Of shadows
-// alone it is the bound, and beside units their time is measured, since what units do not count (making values of a
-// payload, matches by the hundred) is most of what many shadows of ordinary form cost: they are skipped (shadows.ts).
+// How much work the policies of an account may make on the loop that answers, before it takes turns there with others
+// (ingest/judging-slices.ts), and how much one event may, before it is judged elsewhere (the judging thread,
+// ingest/judging-worker.ts). Work is counted in the units of budget.ts, not by the clock.
+// Between the front's submissions and the engine. Invariant: a verdict never depends on it. What is over it is not
+// judged at all (TooLong), and is judged from the event's beginning later. Of shadows it is the bound, and beside units
+// their time is measured, since what units do not count (making values of a payload, matches by the hundred) is most
+// of what many shadows of ordinary form cost: they are skipped (shadows.ts).
 // Failure: none; an account that is forgotten begins with a full allowance.
 import { KEY_CACHE_MAX } from '../common/limits.ts';
 
@@ -14,17 +15,18 @@ type AllowanceTime = { second: number; burst: number };
 
 /**
  * Charged is what is judged on values. Looking for what rules demand is not: it is linear, a few ns a byte, and a
- * request's bytes are bounded. A request has 5 ms. An account has a fifth of a core, so that many of its requests
- * together make no other account wait: 15,000 recorded events a second under nine detectors and forty patterns, 5,200
- * units each. At once it may take what four requests may.
+ * request's bytes are bounded. What an account may take at once and in a second is half a core, of which ordinary
+ * accounts need little: over it, its events take turns, a slice each time the loop comes round.
  */
-const LOOP_UNITS: AllowanceUnits = { request: 2_000_000, second: 80_000_000, burst: 8_000_000 };
+const LOOP = { second: 80_000_000, burst: 8_000_000 };
+/** What one event may take on the loop: 5 ms. */
+const EVENT_UNITS_MAX = 1_000_000;
 /**
  * The time of all shadows of an account together: a quarter of the account's, and a twentieth of a core. What is saved
  * up is a rush of some thousand events, or the pauses of a machine under load.
  */
 const SHADOW_TIME: AllowanceTime = { second: 50, burst: 500 };
-export const SHADOW_UNITS: AllowanceUnits = {
+const SHADOW_UNITS: AllowanceUnits = {
   ...{ request: 1_000_000, second: 20_000_000, burst: 4_000_000 },
   time: SHADOW_TIME,
 };
@@ -46,8 +48,49 @@ export class TooLong extends Error {
 /** Thrown where a stack would say nothing. */
 export const TOO_LONG = new TooLong('judged elsewhere');
 
-/** The allowance of one account, while one of its requests is judged. */
-export class Allowance {
+/** What the engine asks of an allowance, and tells it. */
+export type Allowed = {
+  /** Units that may be taken now. */
+  readonly left: number;
+  /** Nothing may be begun. */
+  readonly isSpent: boolean;
+  /** Is it of the loop that answers? */
+  readonly isHere: boolean;
+  /** Throws TooLong where it was more than was left. */
+  spend(units: number): void;
+};
+
+/** Units of one account that its events may take on the loop. */
+class LoopShare implements Allowed {
+  readonly left = EVENT_UNITS_MAX;
+  readonly isHere = true;
+  /** As this, for who waits for its turn already. It is charged all the same. */
+  readonly inTurn: Allowed = {
+    ...{ left: EVENT_UNITS_MAX, isHere: true, isSpent: false },
+    spend: (units) => this.spend(units),
+  };
+  #units = LOOP.burst;
+  #filledMs = 0;
+
+  begin(nowMs: number): this {
+    this.#units = Math.min(LOOP.burst, this.#units + ((nowMs - this.#filledMs) * LOOP.second) / 1000);
+    this.#filledMs = nowMs;
+    return this;
+  }
+
+  get isSpent(): boolean {
+    return this.#units <= 0;
+  }
+
+  spend(units: number): void {
+    // What was done in its turns keeps it waiting no longer than a full allowance takes to come.
+    this.#units = Math.max(-LOOP.burst, this.#units - units);
+    if (units > EVENT_UNITS_MAX) throw TOO_LONG;
+  }
+}
+
+/** What the shadows of one account may take, while one of its requests is judged. */
+export class Allowance implements Allowed {
   /** The time that is left to the request. */
   left = 0;
   readonly #units: AllowanceUnits;
@@ -56,7 +99,7 @@ export class Allowance {
   /** Time that is left to the account. */
   #ms: number;
 
-  constructor(units = LOOP_UNITS) {
+  constructor(units: AllowanceUnits) {
     this.#units = units;
     this.#ofAccount = units.burst;
     this.#ms = units.time?.burst ?? Number.POSITIVE_INFINITY;
@@ -71,12 +114,10 @@ export class Allowance {
     return this;
   }
 
-  /** Nothing is left: there is no use in beginning. */
   get isSpent(): boolean {
     return this.left <= 0 || this.#ms <= 0;
   }
 
-  /** Is it of the loop that answers? */
   get isHere(): boolean {
     return this.#units.isApart !== true;
   }
@@ -86,7 +127,6 @@ export class Allowance {
     this.#ms -= Math.min(ms, events * EVENT_MS_MAX);
   }
 
-  /** Throws TooLong where it was more than was left. */
   spend(units: number): void {
     this.#ofAccount -= units;
     this.left -= units;
@@ -94,22 +134,31 @@ export class Allowance {
   }
 }
 
-export class Allowances {
-  readonly #units: AllowanceUnits;
-  #accounts = new Map<string, Allowance>();
+/** The allowances of accounts, each made by `make` when it is asked for. */
+export class Allowances<T extends { begin(nowMs: number): T }> {
+  readonly #make: () => T;
+  #accounts = new Map<string, T>();
 
-  constructor(units = LOOP_UNITS) {
-    this.#units = units;
+  constructor(make: () => T) {
+    this.#make = make;
   }
 
   /** For the account's next request. `nowMs`: monotonic. */
-  begin(account: string, nowMs: number): Allowance {
+  begin(account: string, nowMs: number): T {
     let allowance = this.#accounts.get(account);
     if (allowance === undefined) {
       if (this.#accounts.size >= KEY_CACHE_MAX) this.#accounts = new Map();
-      allowance = new Allowance(this.#units);
+      allowance = this.#make();
       this.#accounts.set(account, allowance);
     }
     return allowance.begin(nowMs);
   }
+}
+
+export function loopShares(): Allowances<LoopShare> {
+  return new Allowances(() => new LoopShare());
+}
+
+export function shadowAllowances(units = SHADOW_UNITS): Allowances<Allowance> {
+  return new Allowances(() => new Allowance(units));
 }

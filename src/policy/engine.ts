@@ -4,13 +4,12 @@
 // Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event
 // type and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants
 // are answered.
-
 import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import { CONDITIONS_OF_EVENT_MAX, type DataFilterDetail, type RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { PriceList } from '../common/prices/price-list.ts';
 import { atOnce, type Stepped, type Steps, Turns } from '../common/steps.ts';
-import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
+import { type Allowed, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
 import { compileRule, type Rule } from './compile.ts';
 import type { Unjudged } from './conditions/field-condition.ts';
@@ -66,7 +65,7 @@ import type { TextView } from './text-view.ts';
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
 
 /** Throws TooLong where there is an allowance and it is not enough. */
-export function judge(rules: RuleSet, event: EventView, allowance?: Allowance, closer?: Closer): Judgement {
+export function judge(rules: RuleSet, event: EventView, allowance?: Allowed, closer?: Closer): Judgement {
   return atOnce(rules.judging(event, allowance, closer));
 }
 
@@ -189,11 +188,11 @@ export class RuleSet {
    * Throws TooLong where there is an allowance and it is not enough. `closer`: what `look` said of the event. One event
    * at a time: steps that are not done at once belong in `turns`.
    */
-  judging(event: EventView, allowance?: Allowance, closer?: Closer): Stepped<Judgement> {
+  judging(event: EventView, allowance?: Allowed, closer?: Closer): Stepped<Judgement> {
     return this.size === 0 ? NOTHING : this.#judging(event, allowance, closer);
   }
 
-  *#judging(event: EventView, allowance?: Allowance, closer?: Closer): Steps<Judgement> {
+  *#judging(event: EventView, allowance?: Allowed, closer?: Closer): Steps<Judgement> {
     try {
       this.#begin(event, allowance, closer);
       let stepAt = STEP_UNITS;
@@ -230,11 +229,12 @@ export class RuleSet {
     return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, this.#places.toolOf(event))];
   }
 
-  #begin(event: EventView, allowance: Allowance | undefined, closer: Closer | undefined): void {
+  #begin(event: EventView, allowance: Allowed | undefined, closer: Closer | undefined): void {
     this.#spent = 0;
+    if (allowance?.isSpent === true) throw TOO_LONG;
     this.#isHere = allowance?.isHere === true;
     this.#absent = closer?.absent;
-    this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left);
+    this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : allowance.left;
     this.#fieldUnits = fieldUnits(event.payloadText.length);
     this.#expressionUnits = expressionUnits(event.payloadText.length);
   }

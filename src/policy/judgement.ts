@@ -8,7 +8,7 @@ import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { AskedCheck, BudgetDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { Stepped, Turns } from '../common/steps.ts';
-import type { Allowance } from './allowance.ts';
+import type { Allowed } from './allowance.ts';
 import type { Rule, SequenceStep } from './compile.ts';
 import type { Filter } from './filter.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
@@ -167,7 +167,7 @@ export interface Shadows {
   readonly sought: Sought;
   /** Where some shadow may match: what `judging` has to look at. */
   look(event: TextView): Judgement | Closer;
-  judging(event: EventView, allowance: Allowance, closer?: Closer): Stepped<ShadowJudgement>;
+  judging(event: EventView, allowance: Allowed, closer?: Closer): Stepped<ShadowJudgement>;
   /** Where the allowance is spent: those that might concern the event are skipped, and its payload is not read. */
   skip(event: TextView): ShadowJudgement;
   /** What they say of an event, in the order of their ids. */

@@ -11,7 +11,7 @@ import type { Outcome, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Steps, steps, type Turns } from '../common/steps.ts';
-import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
+import { type Allowed, TOO_LONG, TooLong } from './allowance.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
 import type {
   Closer,
@@ -79,7 +79,7 @@ export class ShadowSet implements Shadows {
     return { skipped: shadowsOf(this.#rules.concernedByText(event)), reason: 'budget' };
   }
 
-  *judging(event: EventView, allowance: Allowance, closer?: Closer): Steps<ShadowJudgement> {
+  *judging(event: EventView, allowance: Allowed, closer?: Closer): Steps<ShadowJudgement> {
     if (allowance.isSpent) return this.#skipped(event, TOO_LONG);
     try {
       return yield* steps(this.#rules.judging(event, allowance, closer));

@@ -39,6 +39,7 @@ import { Ingest } from '../ingest/ingest.ts';
 import type { IngestParts } from '../ingest/ingest-parts.ts';
 import { JsonCodec } from '../ingest/json-codec.ts';
 import type { JudgingParts } from '../ingest/judging-calls.ts';
+import { JudgingSlices } from '../ingest/judging-slices.ts';
 import { JudgingWorker } from '../ingest/judging-worker.ts';
 import { OutsideWatching } from '../ingest/outside-watching.ts';
 import { RateLimitBatcher } from '../ingest/rate-limit-batcher.ts';
@@ -51,7 +52,7 @@ import type { Metrics } from '../metrics/metrics.ts';
 import { UsageCounts } from '../metrics/usage-counts.ts';
 import { SpanAgents } from '../otlp/span-agents.ts';
 import { SPANS_BYTES_MAX } from '../otlp/span-groups.ts';
-import { Allowances } from '../policy/allowance.ts';
+import { loopShares } from '../policy/allowance.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import { Counters } from '../policy/quotas/counters.ts';
 import { SequenceStore } from '../policy/quotas/sequence-store.ts';
@@ -276,7 +277,7 @@ function codecsFor(buffers: BufferPool): Codec[] {
 }
 
 function offloadTo(worker: JudgingWorker): NonNullable<IngestParts['offload']> {
-  return { worker, allowances: new Allowances(), bytesMax: BYTES_MAX };
+  return { worker, shares: loopShares(), slices: new JudgingSlices(), bytesMax: BYTES_MAX };
 }
 
 function makeJudging(

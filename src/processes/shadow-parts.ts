@@ -5,7 +5,7 @@ import { SequenceBatcher } from '../ingest/sequence-batcher.ts';
 import { ShadowCounters } from '../ingest/shadow-counters.ts';
 import { SpendBatcher } from '../ingest/spend-batcher.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { Allowances, SHADOW_UNITS } from '../policy/allowance.ts';
+import { shadowAllowances } from '../policy/allowance.ts';
 import { Counters } from '../policy/quotas/counters.ts';
 import { SequenceStore } from '../policy/quotas/sequence-store.ts';
 import { SpendStore } from '../policy/quotas/spend-store.ts';
@@ -21,7 +21,7 @@ export function makeShadows(
   const sequences = new SequenceBatcher(new SequenceStore(redis, keys));
   const shadow: ShadowParts = {
     counters: new ShadowCounters({ limits, spends, sequences }),
-    allowances: new Allowances(SHADOW_UNITS),
+    allowances: shadowAllowances(),
     onJudged({ said, skipped }) {
       for (const [would, times] of said) metrics.inc('gatehouse_shadow_verdicts_total', { would }, times);
       for (const [reason, times] of skipped) metrics.inc('gatehouse_shadow_skips_total', { reason }, times);

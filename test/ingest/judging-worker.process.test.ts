@@ -12,10 +12,11 @@ import { inParts, readConversation } from '../../src/ingest/hook-reading.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts, ShadowSums } from '../../src/ingest/ingest-parts.ts';
 import type { JudgingParts } from '../../src/ingest/judging-calls.ts';
+import { JudgingSlices } from '../../src/ingest/judging-slices.ts';
 import { JudgingWorker } from '../../src/ingest/judging-worker.ts';
 import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
 import { ShadowCounters } from '../../src/ingest/shadow-counters.ts';
-import { Allowance, Allowances } from '../../src/policy/allowance.ts';
+import { type Allowed, loopShares, shadowAllowances, TOO_LONG } from '../../src/policy/allowance.ts';
 import type { RuleSet } from '../../src/policy/engine.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { Keys } from '../../src/redis/keys.ts';
@@ -36,12 +37,32 @@ import {
 const keys = new Keys({ prefix: 'judge-', partitions: 4 });
 const EVENT_BYTES_MAX = 1024 * 1024;
 const KEPT = new Set(['payload', 'trace_id', 'outcome', 'reason', 'policy_id', 'model', 'tokens_used'] as const);
-const NOTHING_ALLOWED = new Allowance();
+type Offload = NonNullable<IngestParts['offload']>;
+const NOTHING: Allowed = {
+  ...{ left: 0, isHere: true, isSpent: false },
+  spend(units) {
+    if (units > 0) throw TOO_LONG;
+  },
+};
+const NOTHING_ALLOWED: Pick<Offload, 'shares'> = { shares: { begin: () => ({ ...NOTHING, inTurn: NOTHING }) } };
+const ALL: Allowed = { ...{ left: Number.POSITIVE_INFINITY, isHere: true, isSpent: false }, spend: () => undefined };
+/** Its account is over its share, whatever it sends. */
+const IN_TURNS: Pick<Offload, 'shares'> = { shares: { begin: () => ({ ...ALL, isSpent: true, inTurn: ALL }) } };
+
+class CountedSlices extends JudgingSlices {
+  taken = 0;
+
+  override judge(...work: Parameters<JudgingSlices['judge']>): Promise<void> {
+    this.taken++;
+    return super.judge(...work);
+  }
+}
 
 /** Everything that the thread is given, and what it had done. */
 class Front {
   readonly ingest: Ingest;
   readonly worker: JudgingWorker;
+  readonly slices = new CountedSlices();
   readonly appended: PackedAppend[] = [];
   readonly once: string[] = [];
   readonly works: string[] = [];
@@ -53,7 +74,7 @@ class Front {
   constructor(
     t: Test,
     rules: RuleSet,
-    options: { heapMb?: number; allowances?: Pick<Allowances, 'begin'>; checks?: JudgingParts['checks'] } = {},
+    options: { heapMb?: number; shares?: Offload['shares']; checks?: JudgingParts['checks'] } = {},
   ) {
     this.rules = rules;
     const counted = new Map<string, number>();
@@ -79,7 +100,7 @@ class Front {
       counters: new ShadowCounters({
         ...{ limits: new RateLimitBatcher(counters, keys), spends, sequences: freshSequences() },
       }),
-      allowances: new Allowances(),
+      allowances: shadowAllowances(),
       onJudged: ({ said, skipped }: ShadowSums) => void this.shadows.push(...said, ...skipped),
     };
     const told = {
@@ -137,9 +158,10 @@ class Front {
       eventBytesMax: EVENT_BYTES_MAX,
       clock: STEADY_CLOCK,
     } as unknown as IngestParts;
-    const allowances = options.allowances ?? new Allowances();
+    const { worker } = this;
+    const how = { shares: options.shares ?? loopShares(), slices: this.slices };
     this.ingest = new Ingest(
-      { ...parts, offload: { worker: this.worker, allowances, bytesMax: { wasm: 256 * 1024, json: 64 * 1024 } } },
+      { ...parts, offload: { worker, ...how, bytesMax: { wasm: 256 * 1024, json: 64 * 1024 } } },
       CODECS,
     );
   }
@@ -197,11 +219,13 @@ const EVENTS = Array.from({ length: 90 }, (_, i) => ({
 
 t.test('the verdict is the same wherever an event is judged', async (t) => {
   const here = new Front(t, rulesOf(ORDERS));
-  const there = new Front(t, rulesOf(ORDERS), { allowances: { begin: () => NOTHING_ALLOWED } });
-  const [a, b] = [await here.send(EVENTS), await there.send(EVENTS)];
-  t.equal(here.apart, 0);
-  t.equal(there.apart, 1);
+  const there = new Front(t, rulesOf(ORDERS), NOTHING_ALLOWED);
+  const inTurns = new Front(t, rulesOf(ORDERS), IN_TURNS);
+  const [a, b, c] = [await here.send(EVENTS), await there.send(EVENTS), await inTurns.send(EVENTS)];
+  t.same([here.apart, there.apart, inTurns.apart], [0, 1, 0]);
+  t.same([here.slices.taken, there.slices.taken, inTurns.slices.taken], [0, 0, 1]);
   t.same(verdicts(b), verdicts(a));
+  t.same(verdicts(c), verdicts(a));
   t.same(
     b.map(({ payload }) => payload),
     a.map(({ payload }) => payload),
@@ -231,7 +255,7 @@ t.test('shadows say the same wherever an event is judged, and change nothing', a
     return { ...policy, ...(policy.type === 'block_action' ? copy : {}), id, mode: 'shadow' };
   });
   const [without, tried] = [await prepareRules(policies), await prepareRules([...policies, ...shadows])];
-  const apart = { allowances: { begin: () => NOTHING_ALLOWED } };
+  const apart = NOTHING_ALLOWED;
   const fronts = [new Front(t, without, apart), new Front(t, tried, apart), new Front(t, tried)] as const;
   const [plain, there, here] = fronts;
   const [a, b, c] = [await plain.send(EVENTS), await there.send(EVENTS), await here.send(EVENTS)];
@@ -284,7 +308,7 @@ t.test('large bodies are judged apart, plain ones without being parsed', async (
 });
 
 t.test('an idempotent submission keeps its key wherever it is judged', async (t) => {
-  const front = new Front(t, rulesOf(ORDERS), { allowances: { begin: () => NOTHING_ALLOWED } });
+  const front = new Front(t, rulesOf(ORDERS), NOTHING_ALLOWED);
   await front.send(EVENTS.slice(0, 3), { key: 'k1' });
   t.same(front.once, ['begin here k1', 'release here k1', 'begin k1', 'append k1 false']);
   const large = { type: 'prompt', payload: { more: 'ÿ'.repeat(90_000) } };
@@ -293,7 +317,7 @@ t.test('an idempotent submission keeps its key wherever it is judged', async (t)
 });
 
 t.test('a changed policy is in force in the thread with the next event', async (t) => {
-  const front = new Front(t, rulesOf(ORDERS.slice(0, 1)), { allowances: { begin: () => NOTHING_ALLOWED } });
+  const front = new Front(t, rulesOf(ORDERS.slice(0, 1)), NOTHING_ALLOWED);
   const event = { type: 'tool_call', payload: { tool: 'rm' } };
   t.match(await front.send([event]), [{ policy_result: { outcome: 'blocked' } }]);
   front.rules = rulesOf([{ ...ORDERS[0]!, conditions: { tool: 'mv' } }]);

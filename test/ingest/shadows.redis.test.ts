@@ -15,7 +15,7 @@ import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
 import { SequenceBatcher } from '../../src/ingest/sequence-batcher.ts';
 import { ShadowCounters } from '../../src/ingest/shadow-counters.ts';
 import { SpendBatcher } from '../../src/ingest/spend-batcher.ts';
-import { Allowances } from '../../src/policy/allowance.ts';
+import { shadowAllowances } from '../../src/policy/allowance.ts';
 import type { RuleSet } from '../../src/policy/engine.ts';
 import { memoryName } from '../../src/policy/kinds/sequence.ts';
 import type { BudgetTerms } from '../../src/policy/kinds/spend-budget.ts';
@@ -108,7 +108,7 @@ function partsOf(of: Side): IngestParts {
     ...{ onAccepted: nothing, onMatched: nothing, onBytes: nothing, onUnevaluated: nothing },
     shadow: {
       counters: new ShadowCounters(batchers(), ANSWER_MS_MAX),
-      allowances: new Allowances({ request: 1e9, second: 1e9, burst: 1e9 }),
+      allowances: shadowAllowances({ request: 1e9, second: 1e9, burst: 1e9 }),
       onJudged: nothing,
     },
   } as unknown as IngestParts;

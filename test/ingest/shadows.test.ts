@@ -9,7 +9,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import type { ShadowSums } from '../../src/ingest/ingest-parts.ts';
 import { observedCodec } from '../../src/ingest/observed-codec.ts';
-import { Allowances } from '../../src/policy/allowance.ts';
+import { shadowAllowances } from '../../src/policy/allowance.ts';
 import type { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
@@ -198,7 +198,7 @@ t.test('a shadow that is over its allowance is skipped and counted, and its even
   for (const codecs of [JSON_CODEC, CODECS]) {
     const counted: unknown[] = [];
     const nothing = {
-      begin: (account: string) => new Allowances({ request: 0, second: 0, burst: 0 }).begin(account, 0),
+      begin: (account: string) => shadowAllowances({ request: 0, second: 0, burst: 0 }).begin(account, 0),
     };
     const seen = await take(rules, bytes, 'many', codecs, {
       allowances: nothing,
@@ -226,7 +226,7 @@ t.test(
     const bytes = Buffer.from(JSON.stringify({ type: 'prompt', payload }));
     const units = { request: 1e9, second: 1e9, burst: 1e9 };
     for (const codecs of [JSON_CODEC, CODECS]) {
-      const allowances = new Allowances({ ...units, time: { second: 50, burst: 20 } });
+      const allowances = shadowAllowances({ ...units, time: { second: 50, burst: 20 } });
       let nowMs = 0;
       const clocked = { begin: (account: string) => allowances.begin(account, nowMs) };
       const said = async () => {
@@ -248,7 +248,7 @@ t.test(
 );
 
 t.test('of one event no more time is counted than it can take: a pause of the machine is not theirs', async (t) => {
-  const allowances = new Allowances({ request: 1, second: 0, burst: 1e9, time: { second: 0, burst: 20 } });
+  const allowances = shadowAllowances({ request: 1, second: 0, burst: 1e9, time: { second: 0, burst: 20 } });
   const allowance = allowances.begin('acc', 0);
   allowance.spendTime(1_000, 1);
   t.notOk(allowance.isSpent);

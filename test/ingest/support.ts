@@ -12,7 +12,7 @@ import { JsonCodec } from '../../src/ingest/json-codec.ts';
 import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
 import { ShadowCounters } from '../../src/ingest/shadow-counters.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
-import { Allowances } from '../../src/policy/allowance.ts';
+import { shadowAllowances } from '../../src/policy/allowance.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { SequenceMemory } from '../../src/policy/sequences/sequence-memory.ts';
@@ -54,7 +54,7 @@ export async function take(
     spends: NO_SPENDS,
     shadow: {
       counters: new ShadowCounters({ limits: freshGate(), spends: NO_SPENDS, sequences: freshSequences() }),
-      allowances: new Allowances(),
+      allowances: shadowAllowances(),
       onJudged: () => undefined,
       ...shadow,
     },

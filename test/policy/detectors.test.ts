@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { RE2JS } from 're2js';
 import t from 'tap';
 import { DETECTOR_NAMES, type DetectorName } from '../../schemas/closed-sets.ts';
-import { Allowances, TooLong } from '../../src/policy/allowance.ts';
+import { loopShares, TooLong } from '../../src/policy/allowance.ts';
 import { Budget } from '../../src/policy/budget.ts';
 import { DETECTORS } from '../../src/policy/detectors/detectors.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
@@ -624,8 +624,8 @@ t.test('several redactions make one copy', async (t) => {
 t.test('what takes long to redact is not done on the loop that answers', async (t) => {
   const rules = new RuleSet([policy('data_filter', { patterns: ['(a+)+$|'], redact: true }, ['log'])]);
   const view = (length: number) => event('custom', { t: `${'a'.repeat(length)}!` });
-  t.ok(judge(rules, view(100), new Allowances().begin('acc', 0)).redacted);
-  t.throws(() => judge(rules, view(30_000), new Allowances().begin('acc', 0)), TooLong);
+  t.ok(judge(rules, view(100), loopShares().begin('acc', 0)).redacted);
+  t.throws(() => judge(rules, view(30_000), loopShares().begin('acc', 0)), TooLong);
   t.ok(judge(rules, view(30_000)).redacted, 'elsewhere it is');
 });
 

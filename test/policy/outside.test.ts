@@ -5,7 +5,7 @@ import t from 'tap';
 import { ON_CHECK_FAILURE, type OnCheckFailure } from '../../schemas/closed-sets.ts';
 import type { FoundSpan } from '../../schemas/external-check.ts';
 import { atOnce } from '../../src/common/steps.ts';
-import { Allowance, TooLong } from '../../src/policy/allowance.ts';
+import { loopShares, TooLong } from '../../src/policy/allowance.ts';
 import { compileRule } from '../../src/policy/compile.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
@@ -254,7 +254,7 @@ t.test('where a condition cannot be evaluated no one is asked, and all that woul
 
 t.test('what it may take to redact a large event is more than the loop that answers does', async (t) => {
   const view = event('prompt', { texts: Array.from({ length: 5_000 }, (_, i) => `${i}`) });
-  const allowance = () => new Allowance().begin(0);
+  const allowance = () => loopShares().begin('acc', 0);
   t.throws(() => atOnce(new RuleSet([asking({ redact: true })]).judging(view, allowance())), TooLong);
   t.doesNotThrow(() => atOnce(new RuleSet([asking({})]).judging(view, allowance())));
 });
