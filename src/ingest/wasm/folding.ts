@@ -4,7 +4,7 @@
 // Invariant: where nothing is odd, the folded form of each string of the stretch is what `rewrite` makes of it, and the
 // stretch itself where there is nothing else in it. What depends on its neighbours is looked at here, or odd.
 // A stretch is JSON: what is written stays JSON, but for code points that are no longer escaped.
-import { copyRun, unit } from './bytes';
+import { copyRun, hex, unit } from './bytes';
 import {
   CLASS_DIGIT,
   CLASS_DROPPED,
@@ -148,35 +148,47 @@ export function mayBeBlank(p: usize): bool {
 
 /**
  * Writes a stretch with its code points no longer escaped, but for control characters and what JSON must escape.
- * Returns where it ends, never longer than it was; 0: it stands for no text, or for what is read again.
+ * Returns where it ends, never longer than it was; 0: it stands for no text, or for what is read again. `backslashes`:
+ * of an escape; with two of them, as text inside text has them, ASCII is for the engine.
  */
-export function decode(from: usize, to: usize, out: usize): usize {
+export function decode(from: usize, to: usize, out: usize, backslashes: usize): usize {
   hasControls = false;
   while (from < to) {
     const v = v128.load(from), n = copyRun(v, i8x16.eq(v, i8x16.splat(0x5c)), to - from, out);
     from += n;
     out += n;
     if (n == 16 || from >= to) continue;
-    if (at(from + 1) != LETTER_U) {
+    if (!isEscape(from, backslashes)) {
       if (at(from + 1) == 0x62) hasControls = true;
       store<u16>(out, load<u16>(from));
       from += 2;
       out += 2;
       continue;
     }
-    let u = unit(from + 2);
-    from += 6;
+    let u = unit(from + backslashes + 1);
+    from += backslashes + 5;
     if (u - 0xd800 <= 0x7ff) {
-      if (u >= 0xdc00 || at(from) != BACKSLASH || at(from + 1) != LETTER_U) return 0;
-      const low = unit(from + 2) - 0xdc00;
+      if (u >= 0xdc00 || !isEscape(from, backslashes)) return 0;
+      const low = unit(from + backslashes + 1) - 0xdc00;
       if (low > 0x3ff) return 0;
       u = 0x10000 + (u - 0xd800 << 10) + low;
-      from += 6;
+      from += backslashes + 5;
     }
+    if (u < 0x80 && backslashes > 1) return 0;
     out = u < 0x80 ? decodedAscii(u, from, out) : decoded(u, out);
     if (out == 0) return 0;
   }
   return out;
+}
+
+@inline function isEscape(p: usize, backslashes: usize): bool {
+  if (at(p) != BACKSLASH || at(p + backslashes) != LETTER_U) return false;
+  return backslashes == 1 || (at(p + 1) == BACKSLASH && isUnit(p + 3));
+}
+
+/** Four digits of a code point. */
+@inline function isUnit(p: usize): bool {
+  return (hex(at(p)) | hex(at(p + 1)) | hex(at(p + 2)) | hex(at(p + 3))) >= 0;
 }
 
 /** `behind` its escape. */

@@ -29,6 +29,8 @@ export const EVENTS_MAX = 100;
 export const F_ODD = 1;
 /** A code point or a control character is written as an escape. */
 export const F_ESCAPED = 2;
+/** A code point is written as an escape of text inside text, with two backslashes. */
+export const F_ESCAPED_INSIDE = 4;
 /** A column of the row cannot be written here. */
 export const F_COLUMN_OTHER = 16;
 export const F_COUNT = 32;

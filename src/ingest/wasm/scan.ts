@@ -10,6 +10,7 @@ import {
   F_COLUMN_OTHER,
   F_COUNT,
   F_ESCAPED,
+  F_ESCAPED_INSIDE,
   F_ODD,
   F_USED,
   FLAGS,
@@ -82,17 +83,22 @@ function isHex4(p: usize): bool {
   return (hex(load<u8>(p)) | hex(load<u8>(p, 1)) | hex(load<u8>(p, 2)) | hex(load<u8>(p, 3))) >= 0;
 }
 
-/** Inside of a text it is for the engine to read. */
-@inline function noteEscape(): void { flags |= innerLevel == 0 ? F_ESCAPED : F_ODD; }
+/** Inside of a text it is for the engine to read, but for what was noted where it stands. */
+@inline function noteEscape(isOfCodePoint: bool): void {
+  if (innerLevel == 0) flags |= F_ESCAPED;
+  else if (innerLevel > 1 || !isOfCodePoint) flags |= F_ODD;
+}
 
 /** Behind the backslash. */
 function escape(p: usize): usize {
   switch (at(p++)) {
-    // An escape of text inside text.
-    case 0x5c: if (at(p) == 0x75 && isHex4(p + 1)) flags |= F_ODD; return p;
+    case 0x5c:
+      // An escape of text inside text, or further inside.
+      if (at(p) == 0x75 && isHex4(p + 1)) flags |= innerLevel == 0 && at(p - 3) != BACKSLASH ? F_ESCAPED_INSIDE : F_ODD;
+      return p;
     case 0x22: case 0x2f: case 0x66: case 0x6e: case 0x72: case 0x74: return p;
-    case 0x62: noteEscape(); return p; // a control character is folded
-    case 0x75: noteEscape(); return isHex4(p) ? p + 4 : 0;
+    case 0x62: noteEscape(false); return p; // a control character is folded
+    case 0x75: noteEscape(true); return isHex4(p) ? p + 4 : 0;
   }
   return 0;
 }
@@ -386,7 +392,7 @@ function event(p: usize, depth: i32, r: usize): usize {
     if (length == 7 && is4(start, 0x6c796170) && is4(start + 3, 0x64616f6c)) { // payload
       p = payload(content, depth + 1, r);
       if (p == 0) return 0;
-      if (findSigns(content, p, r + BITS, (flags & F_ESCAPED) != 0)) flags |= F_ODD;
+      if (findSigns(content, p, r + BITS, flags & (F_ESCAPED | F_ESCAPED_INSIDE))) flags |= F_ODD;
       seen |= 1;
     } else if (length == 4 && is4(start, 0x65707974)) { // type
       p = kind(content, r);
@@ -396,7 +402,7 @@ function event(p: usize, depth: i32, r: usize): usize {
       else {
         p = ascii(content, r, TRACE, 200);
         if (p == 0 || isDots(content, p)) return 0;
-        if (findSigns(content, p, r + BITS, false)) flags |= F_ODD;
+        if (findSigns(content, p, r + BITS, 0)) flags |= F_ODD;
       }
     } else if (length == 9 && load<u64>(start) == 0x6d617473656d6974 && load<u8>(start, 8) == 0x70) { // timestamp
       p = isNull(content) ? content + 4 : ascii(content, r, TIME, 40);

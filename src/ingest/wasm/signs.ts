@@ -10,7 +10,7 @@
 // place of the fingerprint, u16 bit, u8 check; elements, u16; classes.
 // Work is bounded by the length of the stretch: past that every sign counts as found.
 import { decode, fold, HAS_DIGITS, HAS_ODD, HAS_OTHER, kindsDecoded, placeFolding, rewrite } from './folding';
-import { BITS_BYTES } from './layout';
+import { BITS_BYTES, F_ESCAPED, F_ESCAPED_INSIDE } from './layout';
 
 let table: usize = 0;
 /** How far behind the body its folded copy lies. */
@@ -70,16 +70,17 @@ export function useSigns(at: usize, folded: usize): void {
 
 /**
  * Sets the bits of the signs that stand between `from` and `to`, and in what this is folded to. Returns whether it may
- * be read as a text that was not searched. `isEscaped`: code points or control characters are written as escapes. 64
- * bytes behind it may be read.
+ * be read as a text that was not searched. `escapes`: F_ESCAPED, F_ESCAPED_INSIDE; with both there are texts in which
+ * some are escapes and some are not. 64 bytes behind it may be read.
  */
-export function findSigns(from: usize, to: usize, bits: usize, isEscaped: bool): bool {
+export function findSigns(from: usize, to: usize, bits: usize, escapes: i32): bool {
   if (table == 0) return false;
   let kinds = fold(from, to, distance);
   if (!search(from, to, distance, bits)) return true;
   if ((kinds & HAS_ODD) != 0) return true;
-  if (!isEscaped) return kinds != 0 && !searchOthers(from, to, 3 * distance, kinds, bits);
-  const copy = from + 2 * distance, end = decode(from, to, copy);
+  if (escapes == (F_ESCAPED | F_ESCAPED_INSIDE)) return true;
+  if (escapes == 0) return kinds != 0 && !searchOthers(from, to, 3 * distance, kinds, bits);
+  const copy = from + 2 * distance, end = decode(from, to, copy, escapes == F_ESCAPED ? 1 : 2);
   if (end == 0) return true;
   kinds = fold(copy, end, 0 - distance) | kindsDecoded();
   if ((kinds & HAS_ODD) != 0 || !search(copy, end, 0 - distance, bits)) return true;

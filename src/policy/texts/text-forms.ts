@@ -8,7 +8,7 @@
 import { isNumber } from '../../common/exact-number.ts';
 import { INNER_LEVELS_MAX, type InnerText, innerText, mayHoldJson, NOT_READABLE } from '../../common/inner-json.ts';
 import type { Budget } from '../budget.ts';
-import { type Folded, folded, foldedText, isFoldable } from './folded.ts';
+import { type Folded, folded, isFoldable } from './folded.ts';
 
 export type TextForms = { readonly folded: Folded | undefined; readonly inner: InnerText | undefined };
 
@@ -68,8 +68,9 @@ function remember(text: string, forms: TextForms): void {
 const EXPONENT = /\d[eE]\+?\d/;
 
 /**
- * Are all texts that are found in a string written in it, but for the escapes of JSON? Not so where what it holds
- * cannot be read, is folded, or is escaped by other rules.
+ * Do the characters of all texts that are found in a string stand in it, or as escapes that are read on bytes (those of
+ * one letter, and of code points by the rules of JSON)? Not so where what it holds cannot be read, or is escaped by
+ * other rules. What their folded forms are follows from their characters.
  */
 export function isWhatItShows(text: string, level = 0): boolean {
   const inner = innerAt({ folded: undefined, inner: innerText(text) }, level);
@@ -89,9 +90,17 @@ function holdsWhatItShows(value: unknown, within: Reading | undefined, level: nu
 type Reading = { readonly text: string; at: number };
 
 function isShown(text: string, within: Reading | undefined): boolean {
-  if (foldedText(text) !== text) return false;
-  if (within === undefined) return true;
+  if (text.includes('\b')) return false;
+  if (within === undefined || isWritten(text, within)) return true;
+  const written = text.replaceAll(ESCAPED, (c) => ESCAPES[c]!);
+  return isWritten(written, within) || isWritten(written.replaceAll('"', '\\"'), within);
+}
+
+function isWritten(text: string, within: Reading): boolean {
   const found = within.text.indexOf(text, within.at);
-  within.at = found + text.length;
+  if (found >= 0) within.at = found + text.length;
   return found >= 0;
 }
+
+const ESCAPED = /[\\\n\r\t\f]/g;
+const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t', '\f': '\\f' };
