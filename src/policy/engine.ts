@@ -380,12 +380,14 @@ export class RuleSet {
     else this.#note(entry, detail ?? null);
   }
 
-  #note(entry: IndexedRule, detail: Detail | null): void {
+  /** `found`: by needle, where all was looked through. */
+  #note(entry: IndexedRule, detail: Detail | null, found?: Uint8Array): void {
     const { terms } = entry.rule;
     if (entry.step !== null || terms.type === 'sequence') this.#sequences.push({ entry, detail });
     else if (terms.type === 'external_check' && detail === null) this.#outside.push(entry);
     else this.#found.push({ entry, detail: outsideDetail(terms, detail) });
-    if ('redact' in terms && terms.redact) this.#redactions.push(...redactionsOf(terms, detail, this.traceKey));
+    if ('redact' in terms && terms.redact)
+      this.#redactions.push(...redactionsOf(entry, { detail, found }, this.traceKey));
   }
 
   #spendOf(
@@ -516,7 +518,7 @@ export class RuleSet {
         ...(isFound ? {} : { reason: 'budget' }),
       };
     }
-    this.#note(entry, detail);
+    this.#note(entry, detail, failure === undefined ? scanner.found : undefined);
   }
 }
 

@@ -20,7 +20,7 @@ import type { RateLimitTerms } from './kinds/rate-limit.ts';
 import { OutsideRedaction } from './redaction/outside-redaction.ts';
 import { Redaction } from './redaction/redaction.ts';
 import { type Sought, UNKNOWN } from './sought.ts';
-import type { Needle } from './text-search/scanner.ts';
+import { FOUND, type Needle } from './text-search/scanner.ts';
 import { OPEN, QUOTE, STANDS, type TextView } from './text-view.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
@@ -150,11 +150,19 @@ function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
 
 /** What a match redacts. A check that was not asked, since a condition could not be evaluated: all that it would be. */
 export function redactionsOf(
-  terms: DataFilterTerms | ExternalCheckTerms,
-  detail: object | null,
+  { rule, needles }: IndexedRule,
+  { detail, found }: { detail: object | null; found: Uint8Array | undefined },
   traceKey: string | undefined,
 ): Redaction[] {
-  if (terms.type === 'data_filter') return [redactionOf(terms, traceKey)];
+  const terms = rule.terms as DataFilterTerms | ExternalCheckTerms;
+  if (terms.type === 'data_filter') {
+    const redaction = redactionOf(terms, traceKey);
+    return [
+      found === undefined
+        ? redaction
+        : redaction.among(Uint8Array.from(needles, (needle) => Number(found[needle] !== FOUND.no))),
+    ];
+  }
   return detail === null ? [] : [new OutsideRedaction(terms.fields?.paths ?? null, [])];
 }
 

@@ -7,11 +7,14 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { DETECTOR_NAMES } from '../../schemas/closed-sets.ts';
+import { parseExact } from '../../src/common/exact-json.ts';
 import { atOnce } from '../../src/common/steps.ts';
 import { JsonCodec } from '../../src/ingest/json-codec.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import type { Judgement } from '../../src/policy/judgement.ts';
+import { redact } from '../../src/policy/redaction/redact-payload.ts';
+import { Redaction } from '../../src/policy/redaction/redaction.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { recordedEvents } from '../policy/support.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
@@ -282,6 +285,16 @@ const PAYLOADS: ((text: string) => object)[] = [
     code: `${pick(['\u00a0', '\ufeff', '\u0085 ', ' \u2003'])}{'a': '${text.replaceAll(/[a-z]/g, hexEscaped)}'}`,
   }),
   (text) => ({ code: `# ${text}\n{"a": ["${text}"` }),
+  // As other languages write it: all escapes of one letter, one quote or the other.
+  (text) => ({
+    code: `{'a': '${oneLetterEscapes(text).replaceAll("'", "\\'")}', 'b': [None, '${oneLetterEscapes(text)}']}`,
+  }),
+  (text) => ({ code: `{'${oneLetterEscapes(text)}': "${oneLetterEscapes(text).replaceAll('"', '\\"')}"}` }),
+  // As most write what is beyond ASCII, in a document and in prose.
+  (text) => ({ arguments: JSON.stringify({ q: text, n: [text] }).replaceAll(/[^ -~]/g, escapedUnit) }),
+  (text) => ({ text: `see ${JSON.stringify({ q: text }).replaceAll(/[^ -~]/g, escapedUnit)}`, b: text }),
+  (text) => ({ arguments: JSON.stringify({ q: JSON.stringify({ z: text }).replaceAll(/[^ -~]/g, escapedUnit) }) }),
+  (text) => ({ arguments: JSON.stringify({ q: JSON.stringify({ z: text }) }).replaceAll(/[^ -~]/g, escapedUnit) }),
   (text) => ({ name: 'API_KEY', value: text }),
   (text) => ({ api_key: text, ssn: text }),
   (text) => ({ env: ['--token', text] }),
@@ -294,6 +307,10 @@ const PAYLOADS: ((text: string) => object)[] = [
     list: ['[1]', '[2]', '{}', '[3]', '["x y"]', '[4]', `{'a': '${text.replaceAll(/[a-z]/g, hexEscaped)}'}`],
   }),
 ];
+
+function oneLetterEscapes(text: string): string {
+  return text.replaceAll(/[\\\n\r\t\f]/g, (c) => JSON.stringify(c).slice(1, -1));
+}
 
 function escapedUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
@@ -339,7 +356,24 @@ function judged(body: Buffer, set: RuleSet): { is: string; wanted: string; found
   const is = atOnce(fast.judging(0, agent, set));
   fast.release();
   const wanted = atOnce(json.decode(request, options).judging(0, agent, set))!;
-  return { is: shown(is), wanted: shown(wanted), found: wanted.found.length };
+  return {
+    is: shown(is),
+    wanted: shown({ ...wanted, redacted: redactedByAll(body, wanted) }),
+    found: wanted.found.length,
+  };
+}
+
+/** What is left of an event where each filter that matched looks for all that it looks for, not for what was found. */
+function redactedByAll(body: Buffer, { found, redacted }: Judgement): Judgement['redacted'] {
+  if (redacted === null) return null;
+  const text = body.toString();
+  const payloadText = text.slice(text.indexOf('"payload":') + '"payload":'.length, -1);
+  const event = { payload: parseExact(payloadText), payloadText, trace_id: /"trace_id":"([^"]*)"/.exec(text)?.[1] };
+  const redactions = found.flatMap(({ entry }) => {
+    const terms = entry.rule.terms;
+    return terms.type === 'data_filter' && terms.redact ? [new Redaction(terms.needles, terms)] : [];
+  });
+  return redact(event, redactions);
 }
 
 t.test('what is found is found on bytes, wherever and however it is written', (t) => {
@@ -389,8 +423,8 @@ t.test('recorded events get the same verdicts on bytes as by the engine', (t) =>
   let found = 0;
   for (let i = 0; i < events.length; i += step) {
     const { type, payloadText, trace_id } = events[i]!;
-    const trace = trace_id === undefined ? '' : `,"trace_id":${JSON.stringify(trace_id)}`;
-    const both = judged(Buffer.from(`{"type":"${type}","payload":${payloadText}${trace}}`), rules);
+    const trace = trace_id === undefined ? '' : `"trace_id":${JSON.stringify(trace_id)},`;
+    const both = judged(Buffer.from(`{"type":"${type}",${trace}"payload":${payloadText}}`), rules);
     if (both === undefined) continue;
     found += both.found;
     if (both.is !== both.wanted) t.fail(`event ${i}\non bytes ${both.is}\nengine   ${both.wanted}`);

@@ -246,16 +246,21 @@ class Copy {
     // JSON.parse also where nothing is escaped: a long slice of a slice is slow to read by character.
     const text =
       escaped || raw.length > FLATTEN_CHARACTERS ? (JSON.parse(this.#text.slice(open, close + 1)) as string) : raw;
-    const places = escaped ? placesIn(raw) : null;
+    let known: Int32Array | undefined;
+    // Of most strings no one asks.
+    const places = () => {
+      if (escaped) known ??= placesIn(raw);
+      return known ?? null;
+    };
     const found = this.#foundIn({ start: open + 1, end: close }).map(({ start, end, name }) => ({
-      start: decodedStart(places, start - open - 1),
-      end: decodedEnd(places, end - open - 1),
+      start: decodedStart(places(), start - open - 1),
+      end: decodedEnd(places(), end - open - 1),
       name,
     }));
     found.push(...member.found);
     if (keys === null) this.#findByName(text, scope, member, found);
     const edits = keys === null ? this.#editsInside(text, scope, member, found) : null;
-    let edited = (edits ?? this.#spans(text, scope, found).map(mark)).map((edit) => inRaw(edit, places));
+    let edited = (edits ?? this.#spans(text, scope, found).map(mark)).map((edit) => inRaw(edit, places()));
     if (this.#work.isOver && edits === null && raw !== '' && scope.includes('in'))
       edited = [{ start: 0, end: raw.length, text: `[redacted:${OVER_NAME}]` }];
     if (keys !== null) {

@@ -25,9 +25,9 @@ export class Redaction {
   readonly fields: readonly Path[] | null;
   readonly traceKey: string;
   readonly #trace: boolean;
-  readonly #scanner: Scanner;
-  readonly #wanted: Uint8Array;
-  readonly #finders: (Finder | undefined)[] = [];
+  #scanner: Scanner;
+  #wanted: Uint8Array;
+  #finders: (Finder | undefined)[] = [];
 
   /** `traceKey`: the account's, so that an id cannot be found by trying. */
   constructor(
@@ -39,6 +39,16 @@ export class Redaction {
     this.#trace = trace;
     this.#scanner = new Scanner(needles);
     this.#wanted = new Uint8Array(needles.length).fill(1);
+  }
+
+  /** As this, in an event in which no needle is found but these. */
+  among(found: Uint8Array): Redaction {
+    const { fields, traceKey } = this;
+    const among = new Redaction([], { fields, trace: this.#trace, traceKey });
+    among.#scanner = this.#scanner;
+    among.#finders = this.#finders;
+    among.#wanted = found;
+    return among;
   }
 
   /** Whether it finds something in a trace's id. */

@@ -81,6 +81,8 @@ export class Scanner {
   #separate: readonly number[] = [];
   /** What the pass at hand searches for beside numbers and plain texts, which belong to the first one. */
   #searching: readonly Group[] = [];
+  /** Needles that are asked one by one, in place of all groups; null: they are not. */
+  #few: readonly number[] | null = null;
   /** Needles that were settled by the latest `scan`. */
   #settled = 0;
 
@@ -111,9 +113,14 @@ export class Scanner {
     this.#wanted = wanted;
     this.#characters = characters;
     this.#budget.begin(Number.POSITIVE_INFINITY, here);
+    this.#pass = 0;
+    this.#few = fewOf(this.needles, wanted);
+    if (this.#few !== null) {
+      this.#searching = NO_GROUPS;
+      return;
+    }
     if (this.#isAnyOver()) this.#split();
     for (const group of this.#groups) group.begin(wanted, characters, 'warm');
-    this.#pass = 0;
     this.#searching = this.#groups.length <= PASS_GROUPS ? this.#groups : this.#groups.slice(0, PASS_GROUPS);
   }
 
@@ -124,7 +131,7 @@ export class Scanner {
 
   /** Have all passes been made? Begins the next one otherwise. */
   isDone(): boolean {
-    if (this.#groups.length <= PASS_GROUPS && !this.#isAnyOver()) return true;
+    if (this.#few !== null || (this.#groups.length <= PASS_GROUPS && !this.#isAnyOver())) return true;
     do this.#searching = this.#nextPass();
     while (this.#searching.length > 0 && !this.#searching.some((group) => group.missing > 0));
     return this.#searching.length === 0;
@@ -199,12 +206,22 @@ export class Scanner {
   /** Looks through one string; true if this settled a needle that was not settled before. Throws TooLong. */
   scan(text: string): boolean {
     this.#settled = 0;
+    if (this.#few !== null) return this.#scanFew(this.#few, text);
     if (this.#pass === 0)
       for (const { needle, text: wanted } of this.#plain) {
         if (this.#isSearchedFor(needle) && wanted.isIn(text, this.#budget)) this.#note(needle, FOUND.yes);
       }
     for (const group of this.#searching) {
       if (group.missing > 0 && text.length >= group.lengthMin) this.#scanGroup(group, text);
+    }
+    return this.#settled > 0;
+  }
+
+  #scanFew(few: readonly number[], text: string): boolean {
+    this.#budget.spend(STRING_UNITS);
+    for (const needle of few) {
+      if (!this.#isSearchedFor(needle) || !quickOf(this.needles[needle]!.detector!)!.test(text)) continue;
+      if (this.#isSettled(needle, text)) this.#note(needle, FOUND.yes);
     }
     return this.#settled > 0;
   }
@@ -350,6 +367,36 @@ class Group {
 /** A pattern that is one plain text is searched for without an automaton. */
 function plainText({ pattern }: Needle): string | null {
   return pattern === null ? null : pattern.literal;
+}
+
+const NO_GROUPS: readonly Group[] = [];
+/**
+ * So few detectors are asked one by one: an expression reads a character in 1 to 2 ns, an automaton in 5. (All nine:
+ * 18 ns either way.)
+ */
+const FEW_MAX = 3;
+const quick = new Map<string, RegExp | null>();
+
+/** null: they are many, or there is a pattern among them, or a detector whose candidate is no expression of V8's. */
+function fewOf(needles: readonly Needle[], wanted: Uint8Array): number[] | null {
+  const few: number[] = [];
+  for (let needle = 0; needle < wanted.length; needle++) {
+    if (wanted[needle] === 0) continue;
+    const { detector } = needles[needle]!;
+    if (few.length === FEW_MAX || detector === null || quickOf(detector) === null) return null;
+    few.push(needle);
+  }
+  return few;
+}
+
+/** The candidate as V8 reads it: candidates take no more than a bounded number of characters from where they begin. */
+function quickOf({ candidate }: Detector): RegExp | null {
+  let expression = quick.get(candidate);
+  if (expression === undefined) {
+    expression = candidate.includes('(?i:') ? null : new RegExp(candidate, 'u');
+    quick.set(candidate, expression);
+  }
+  return expression;
 }
 
 /** Compiled once per process: there are nine, and one for phones in regions. */
