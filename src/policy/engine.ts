@@ -506,9 +506,8 @@ export class RuleSet {
     let index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.yes);
     const isFound = index >= 0;
     if (!isFound) index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.over);
-    const { unreadable } = walker;
-    if (index < 0 && failure === undefined && unreadable === undefined) return;
-    let detail: DataFilterDetail = failure ?? { ...(unreadable && { path: unreadable }), reason: 'not_json' };
+    if (index < 0 && failure === undefined && walker.unreadable === undefined) return;
+    let detail = failure ?? ({ path: walker.unreadable!, reason: 'not_json' } satisfies DataFilterDetail);
     if (index >= 0) {
       const { path, isKey } = walker.places[entry.needles[index]!]!;
       detail = {

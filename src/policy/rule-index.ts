@@ -150,17 +150,21 @@ function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
 
 /** What a match redacts. A check that was not asked, since a condition could not be evaluated: all that it would be. */
 export function redactionsOf(
-  { rule, needles }: IndexedRule,
+  { rule, needles, filter }: IndexedRule,
   { detail, found }: { detail: object | null; found: Uint8Array | undefined },
   traceKey: string | undefined,
 ): Redaction[] {
   const terms = rule.terms as DataFilterTerms | ExternalCheckTerms;
   if (terms.type === 'data_filter') {
     const redaction = redactionOf(terms, traceKey);
+    if (found === undefined) return [redaction];
+    const { wanted } = filter!;
+    const isFound = Uint8Array.from(needles, (needle) => Number(found[needle] !== FOUND.no));
     return [
-      found === undefined
-        ? redaction
-        : redaction.among(Uint8Array.from(needles, (needle) => Number(found[needle] !== FOUND.no))),
+      redaction.among(
+        isFound,
+        Uint8Array.from(needles, (needle) => wanted[needle]!),
+      ),
     ];
   }
   return detail === null ? [] : [new OutsideRedaction(terms.fields?.paths ?? null, [])];

@@ -13,13 +13,14 @@
 import type { Json } from '../../../schemas/common.ts';
 import { exactJson } from '../../common/exact-json.ts';
 import { exactNumber } from '../../common/exact-number.ts';
+import { mayHoldJson } from '../../common/inner-json.ts';
 import { applied, type TextEdit } from '../../common/text-edits.ts';
 import { Budget, OverBudget, redactUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
 import { NUMBER_DIGITS } from '../detectors/detectors.ts';
 import { nameBefore, nameBeside, wholeDigits } from '../text-search/walk.ts';
-import { foldedText } from '../texts/folded.ts';
+import { foldedText, mayHoldFoldable } from '../texts/folded.ts';
 import { formsOf, innerAt } from '../texts/text-forms.ts';
 import { decodedEnd, decodedStart, inRaw, placesIn } from './raw-string.ts';
 import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace, UNREADABLE_NAME } from './redaction.ts';
@@ -43,7 +44,8 @@ export function redact(
   const needles = redactions.reduce((sum, redaction) => sum + redaction.needles, 0);
   const budget = new Budget(redactUnits(payloadText.length, needles), here);
   budget.spend(payloadText.length);
-  const text = applied(payloadText, new Copy(payloadText, { redactions, budget, isOver: false }).edits(scope, payload));
+  const work = { redactions, budget, isOver: false, isFoldable: mayHoldFoldable(payloadText) };
+  const text = applied(payloadText, new Copy(payloadText, work).edits(scope, payload));
   if (traceId === undefined) return { payloadText: text, traceId, worked: budget.worked };
   const ofTrace = new Budget(redactUnits(traceId.length, needles), budget.here);
   const kept = redactTrace(traceId, redactions, ofTrace);
@@ -72,8 +74,11 @@ const OVER_NAME = PATTERN_NAME;
 const NO_SPANS: NamedSpan[] = [];
 const BACKSLASH = 0x5c;
 
-/** The work on one payload and the texts inside it. `isOver`: what follows is replaced whole. */
-type Work = { redactions: readonly Redaction[]; budget: Budget; isOver: boolean };
+/**
+ * The work on one payload and the texts inside it. `isOver`: what follows is replaced whole. `isFoldable`: some text of
+ * it may have a folded form.
+ */
+type Work = { redactions: readonly Redaction[]; budget: Budget; isOver: boolean; readonly isFoldable: boolean };
 /** Where a text is inside another: how deep, under which key, and what was found in it as a whole. */
 type Inside = { level: number; key: string; found: readonly NamedSpan[] };
 
@@ -92,6 +97,7 @@ class Copy {
   readonly #text: string;
   readonly #work: Work;
   readonly #looksAtNumbers: boolean;
+  readonly #looksAtLines: boolean;
   readonly #inside: Inside;
   /** The first of what was found in the text as a whole that ends behind the position at hand. */
   #nextFound = 0;
@@ -103,6 +109,7 @@ class Copy {
     this.#work = work;
     this.#inside = inside;
     this.#looksAtNumbers = work.redactions.some((redaction) => redaction.looksAtNumbers);
+    this.#looksAtLines = work.redactions.some((redaction) => redaction.looksAtLines);
   }
 
   /** What has to be replaced, in order. `value`: what the text was parsed to. */
@@ -186,7 +193,7 @@ class Copy {
 
   /** What is spread over the strings of one array or object, by their keys; null: nothing. */
   #spread(scope: Scope, members: object | null): Map<string, NamedSpan[]> | null {
-    if (members === null || this.#work.isOver || !scope.includes('in')) return null;
+    if (!this.#looksAtLines || members === null || this.#work.isOver || !scope.includes('in')) return null;
     const lines = Object.entries(members).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
     if (lines.length < 2) return null;
     const spans: NamedSpan[] = [];
@@ -243,9 +250,10 @@ class Copy {
     this.#at = close + 1;
     const raw = this.#text.slice(open + 1, close);
     const escaped = raw.includes('\\');
-    // JSON.parse also where nothing is escaped: a long slice of a slice is slow to read by character.
-    const text =
-      escaped || raw.length > FLATTEN_CHARACTERS ? (JSON.parse(this.#text.slice(open, close + 1)) as string) : raw;
+    // Not a long slice of a slice: it is slow to read by character.
+    const isSlow = escaped || (raw.length > FLATTEN_CHARACTERS && member.value !== raw);
+    let text = member.value === raw ? member.value : raw;
+    if (isSlow) text = JSON.parse(this.#text.slice(open, close + 1)) as string;
     let known: Int32Array | undefined;
     // Of most strings no one asks.
     const places = () => {
@@ -284,6 +292,7 @@ class Copy {
   /** What has to be replaced in a text that holds JSON; null: it holds none. */
   #editsInside(text: string, scope: Scope, member: Member, found: readonly NamedSpan[]): readonly TextEdit[] | null {
     if (found.length === 0 && scope.every((places) => places === 'out')) return null;
+    if (!mayHoldJson(text)) return null;
     const { level } = this.#inside;
     const inner = innerAt(formsOf(text), level);
     if (inner === undefined) return null;
@@ -328,11 +337,11 @@ class Copy {
   /** `found`: what is known to be in the text already. In order, without overlaps. */
   #spans(text: string, scope: Scope, found: readonly NamedSpan[]): NamedSpan[] {
     if (text.length === 0 || this.#work.isOver || !scope.includes('in')) return merged([...found]);
-    const { redactions, budget } = this.#work;
+    const { redactions, budget, isFoldable } = this.#work;
     const spans: NamedSpan[] = [];
     try {
       scope.forEach((places, r) => {
-        if (places === 'in') redactions[r]!.spans(text, budget, spans);
+        if (places === 'in') redactions[r]!.spans(text, budget, spans, isFoldable);
       });
       if (found.length > 0) spans.push(...found.filter((span) => !spans.some((own) => isSameFinding(own, span))));
       return merged(spans);

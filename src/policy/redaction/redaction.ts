@@ -7,6 +7,7 @@ import { createHmac } from 'node:crypto';
 import { type Budget, OverBudget, stateUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Find, Span } from '../detectors/detector-search.ts';
+import type { Detector } from '../detectors/detectors.ts';
 import { Automaton } from '../text-search/automaton.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
 import { Program } from '../text-search/program.ts';
@@ -27,6 +28,11 @@ export class Redaction {
   readonly #trace: boolean;
   #scanner: Scanner;
   #wanted: Uint8Array;
+  /** Needles that may be spread over several lines. */
+  #ofLines: readonly Detector[];
+  /** The scanner is used by nothing else until the event is done, and has begun. */
+  #isOfOneEvent = false;
+  #isBegun = false;
   #finders: (Finder | undefined)[] = [];
 
   /** `traceKey`: the account's, so that an id cannot be found by trying. */
@@ -39,15 +45,24 @@ export class Redaction {
     this.#trace = trace;
     this.#scanner = new Scanner(needles);
     this.#wanted = new Uint8Array(needles.length).fill(1);
+    this.#ofLines = needles.flatMap(({ detector }) => (detector?.ofLines === undefined ? [] : [detector]));
   }
 
-  /** As this, in an event in which no needle is found but these. */
-  among(found: Uint8Array): Redaction {
+  /**
+   * As this, in an event in which no needle is `found` but these, by number, and over several lines none but those that
+   * were `wanted`.
+   */
+  among(found: Uint8Array, wanted: Uint8Array): Redaction {
     const { fields, traceKey } = this;
-    const among = new Redaction([], { fields, trace: this.#trace, traceKey });
+    const among = new Redaction(NO_NEEDLES, { fields, trace: this.#trace, traceKey });
     among.#scanner = this.#scanner;
     among.#finders = this.#finders;
     among.#wanted = found;
+    among.#isOfOneEvent = true;
+    const { needles } = this.#scanner;
+    among.#ofLines = this.#ofLines.filter((detector) =>
+      needles.some((needle, i) => needle.detector === detector && wanted[i] === 1),
+    );
     return among;
   }
 
@@ -79,18 +94,24 @@ export class Redaction {
 
   /** Adds what is found in a value by what it is called. */
   namedSpans(name: string, value: string, spans: NamedSpan[]): void {
-    for (const { detector } of this.#scanner.needles) {
-      const span = detector?.findsNamed?.(name, value);
-      if (span) spans.push({ ...span, name: detector!.name });
+    const { needles } = this.#scanner;
+    for (let i = 0; i < needles.length; i++) {
+      const { detector } = needles[i]!;
+      if (detector?.findsNamed === undefined || this.#wanted[i] === 0) continue;
+      const span = detector.findsNamed(name, value);
+      if (span !== null) spans.push({ ...span, name: detector.name });
     }
+  }
+
+  /** May something be spread over several lines? */
+  get looksAtLines(): boolean {
+    return this.#ofLines.length > 0;
   }
 
   /** Adds what is found in several lines together that is found in none of them alone. Throws OverBudget. */
   spansOfLines(lines: readonly string[], budget: Budget, spans: NamedSpan[]): void {
-    for (const { detector } of this.#scanner.needles) {
-      const ofLines = detector?.ofLines;
-      if (detector === null || ofLines === undefined) continue;
-      if (!lines.some((line) => ofLines.some((literal) => line.includes(literal)))) continue;
+    for (const detector of this.#ofLines) {
+      if (!lines.some((line) => detector.ofLines!.some((literal) => line.includes(literal)))) continue;
       const text = lines.join('\n');
       budget.spend(text.length);
       for (const { start, end } of repeated(detector.finds)(text, budget))
@@ -102,9 +123,13 @@ export class Redaction {
     return this.#wanted.length;
   }
 
-  /** Adds the positions of all matches in the text, as it is and folded. Throws OverBudget. */
-  spans(text: string, budget: Budget, spans: NamedSpan[]): void {
+  /**
+   * Adds the positions of all matches in the text, as it is and folded. `isFoldable` false: it has no folded form.
+   * Throws OverBudget.
+   */
+  spans(text: string, budget: Budget, spans: NamedSpan[], isFoldable = true): void {
     this.#spansAsItIs(text, budget, spans);
+    if (!isFoldable) return;
     const { folded } = formsOf(text);
     if (folded === undefined) return;
     budget.spend(FOLDING_UNITS * text.length);
@@ -116,7 +141,9 @@ export class Redaction {
 
   #spansAsItIs(text: string, budget: Budget, spans: NamedSpan[]): void {
     budget.spend(STRING_UNITS + this.#wanted.length * text.length);
-    this.#scanner.begin(this.#wanted, text.length);
+    if (this.#isBegun) this.#scanner.beginAgain(text.length);
+    else this.#scanner.begin(this.#wanted, text.length);
+    this.#isBegun = this.#isOfOneEvent;
     let isHit = false;
     do isHit = this.#scanner.scan(text) || isHit;
     while (!this.#scanner.isDone());
@@ -153,6 +180,7 @@ export const TRACE_TOKEN_CHARACTERS = TOKEN_BEGINS.length + 32;
 const STRING_UNITS = 60;
 /** Noting, ordering and replacing one position, about 700 ns. */
 const SPAN_UNITS = 250;
+const NO_NEEDLES: readonly Needle[] = [];
 type Finder = (text: string, budget: Budget) => Span[];
 
 function finderOf({ pattern, detector }: Needle): Finder {

@@ -124,6 +124,12 @@ export class Scanner {
     this.#searching = this.#groups.length <= PASS_GROUPS ? this.#groups : this.#groups.slice(0, PASS_GROUPS);
   }
 
+  /** The same for the next text of the same needles. */
+  beginAgain(characters: number): void {
+    if (this.#few === null) this.begin(this.#wanted, characters);
+    else this.found.fill(FOUND.no);
+  }
+
   /** Units of work since `begin`. */
   get worked(): number {
     return this.#budget.worked;
