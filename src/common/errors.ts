@@ -135,6 +135,13 @@ export class ServiceError extends UserFacingError {
   }
 }
 
+/** 503 for what was not recorded, and may be sent again. `cause`: for the log. */
+export function notRecorded(sentence: string, cause?: unknown): ServiceError {
+  const options = { recorded: false, retryAfterSeconds: 1, cause } as const;
+  const internal = cause instanceof Error ? { internal: cause.message } : {};
+  return new ServiceError('unavailable', `${sentence}; nothing was recorded.`, { ...options, ...internal });
+}
+
 /** A value of a closed set that the code does not know: a bug, or a record of a newer version. */
 export function unreachable(value: never): never {
   throw new Error(`unexpected value ${JSON.stringify(value)}`);

@@ -12,7 +12,7 @@
 //   reply     the events with their policy_result
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import { atOnce, type Pause } from '../common/steps.ts';
 import { type Allowed, TooLong } from '../policy/allowance.ts';
 import { agentInactive } from '../policy/decide.ts';
@@ -526,11 +526,8 @@ function attempt(work: () => void, failed: (error: unknown) => void): void {
   }
 }
 
-function backlogFull(): ServiceError {
-  return new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
+export function backlogFull(): ServiceError {
+  return notRecorded('The backlog is full');
 }
 
 /** It is never read: the caller has left. */

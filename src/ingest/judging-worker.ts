@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { FairQueue, QueueFull } from '../common/fair-queue.ts';
 import { STEADY_CLOCK } from '../common/steady-clock.ts';
@@ -243,7 +243,8 @@ export class JudgingWorker implements Part, PolicyWork {
       return value;
     } catch (error) {
       this.#parts.onWork(kind, 'refused');
-      if (error instanceof QueueFull) throw refusal(`Too much of this account takes long to judge: ${error.message}`);
+      if (error instanceof QueueFull)
+        throw notRecorded(`Too much of this account takes long to judge: ${error.message}`);
       throw error;
     }
   }
@@ -396,18 +397,11 @@ function line(): FairQueue {
 }
 
 function waitedTooLong(): ServiceError {
-  return refusal('What of this account takes long to judge has waited too long');
-}
-
-function refusal(sentence: string): ServiceError {
-  return new ServiceError('unavailable', `${sentence}; nothing was recorded.`, {
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
+  return notRecorded('What of this account takes long to judge has waited too long');
 }
 
 function lost({ isAppending }: JudgingWork): ServiceError {
-  if (!isAppending) return refusal('Judging this was broken off');
+  if (!isAppending) return notRecorded('Judging this was broken off');
   return new ServiceError('unavailable', 'Judging this was broken off; whether anything was recorded is unknown.', {
     recorded: 'unknown',
     retryAfterSeconds: 1,

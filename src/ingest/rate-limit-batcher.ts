@@ -6,7 +6,7 @@
 // once, in a second call.
 // Invariant: every permit that is granted has been counted by Redis. If the counters cannot be asked, every waiting
 // submission is refused (the limit fails closed). Permits whose return is lost stay counted for one window.
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, type ServiceError } from '../common/errors.ts';
 import { COUNTERS_KNOWN_MAX } from '../common/limits.ts';
 import type { RateCheck } from '../policy/judgement.ts';
 import type { CounterCheck, CounterGrant, Counters } from '../policy/quotas/counters.ts';
@@ -166,7 +166,7 @@ export class RateLimitBatcher {
       grants = await this.#counters.take(groups.map(({ check }) => check));
     } catch (cause) {
       for (const { counter, leaseRequest } of groups) counter.lease.granted(leaseRequest, undefined, sentMs, sentMs);
-      const error = notChecked(cause);
+      const error = notRecorded('A rate limit could not be checked', cause);
       for (const { waiter } of asked) waiter.refused(error);
       return;
     }
@@ -259,13 +259,5 @@ function notUsed({ requests, counters, answers }: PendingCheck): CounterCheck[] 
     const { threshold, windowMs } = check;
     const lease = { lease: 0, returned, returnedBucket: bucket };
     return [{ key: counters[i]!.key, threshold, windowMs, countsWhenOver: false, count: 0, lease }];
-  });
-}
-
-function notChecked(cause: unknown): ServiceError {
-  return new ServiceError('unavailable', 'A rate limit could not be checked; nothing was recorded.', {
-    cause,
-    recorded: false,
-    retryAfterSeconds: 1,
   });
 }

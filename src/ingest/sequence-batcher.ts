@@ -1,7 +1,7 @@
 // Asks the memory of sequences for all submissions of an event loop tick in one round trip (between the rate limits and
 // the decision; quotas/sequence-store.ts). Submissions of one account are counted in the order in which they came.
 // Failure: if it cannot be asked the submissions that wait are refused (fail closed); steps that were kept stay kept.
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, type ServiceError } from '../common/errors.ts';
 import type { SequenceStore, SequencesCounted, ToCount } from '../policy/quotas/sequence-store.ts';
 
 /** One of the two is called, once. Neither may throw. */
@@ -39,16 +39,8 @@ export class SequenceBatcher {
       for (const { account, asked: toCount, waiter } of asked)
         this.#store.count(account, toCount).then(
           (counted) => waiter.sequencesCounted(counted),
-          (cause: unknown) => waiter.refused(notChecked(cause)),
+          (cause: unknown) => waiter.refused(notRecorded('What occurred before could not be asked', cause)),
         );
     });
   }
-}
-
-function notChecked(cause: unknown): ServiceError {
-  return new ServiceError('unavailable', 'What occurred before could not be asked; nothing was recorded.', {
-    cause,
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
 }

@@ -17,6 +17,7 @@ import type { Backlog } from '../streams/backlog.ts';
 import type { HeldRequest, HeldSpans } from '../streams/held-spans.ts';
 import type { SpanNotes } from '../streams/span-notes.ts';
 import type { SubmissionsInHand } from '../streams/submissions-in-hand.ts';
+import { backlogFull } from './ingest.ts';
 import type { Caller } from './ingest-parts.ts';
 import type { DecidedEvent, SubmittedSpans } from './judging-messages.ts';
 import type { JudgingWorker, SpansToJudge } from './judging-worker.ts';
@@ -133,11 +134,7 @@ export class SpansIntake {
   async #record(spans: SpansToJudge['spans'], actor: Actor, caller: Leaving): Promise<SubmittedSpans> {
     const { worker, cache, backlog, agents, notes, decided, inHand } = this.#parts;
     const { account } = spans;
-    if (backlog.full())
-      throw new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
-        recorded: false,
-        retryAfterSeconds: 1,
-      });
+    if (backlog.full()) throw backlogFull();
     const calls: SpansToJudge['calls'] = {
       resolve: (refs) => agents.resolve(account, actor, refs),
       // One that was deleted since has no spans: their program says whose these spans are.

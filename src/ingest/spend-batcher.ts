@@ -2,7 +2,7 @@
 // the decision; policy/quotas/spend-store.ts).
 // Failure: if they cannot be asked the submissions that wait are refused (fail closed); what was reserved ends by
 // itself after its hold.
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, type ServiceError } from '../common/errors.ts';
 import type { SpendAnswer, SpendRequest, SpendStore } from '../policy/quotas/spend-store.ts';
 
 /** One of the two is called, once. Neither may throw. */
@@ -38,16 +38,8 @@ export class SpendBatcher {
       for (const { account, requests, waiter } of asked)
         this.#store.run(account, requests).then(
           (answers) => waiter.spent(answers),
-          (cause: unknown) => waiter.refused(notChecked(cause)),
+          (cause: unknown) => waiter.refused(notRecorded('A budget could not be checked', cause)),
         );
     });
   }
-}
-
-function notChecked(cause: unknown): ServiceError {
-  return new ServiceError('unavailable', 'A budget could not be checked; nothing was recorded.', {
-    cause,
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
 }

@@ -7,7 +7,7 @@
 // A front leases tokens in blocks, so most requests need no trip; an account without quotas costs a comparison.
 // Invariant: nothing is let in without tokens from Redis. Redis away: ServiceError unavailable.
 import { NO_QUOTAS, type Quotas, RATE_QUOTAS, type RateQuota } from '../../schemas/quota.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import { KEY_CACHE_MAX } from '../common/limits.ts';
 import { type Commands, RedisUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -101,7 +101,7 @@ export class AccountQuotas {
     for (const one of wanted) {
       const waitMs = await this.#fill(one).catch((error: unknown) => {
         releasing(taken)();
-        throw error instanceof RedisUnavailable ? unavailable(error) : error;
+        throw error instanceof RedisUnavailable ? notRecorded(troubleOf(error), error) : error;
       });
       if (waitMs > 0) {
         releasing(taken)();
@@ -197,12 +197,6 @@ function overRate({ kind, limit }: Wanted, waitMs: number): ServiceError {
   const retryAfterSeconds = Math.max(1, Math.ceil(waitMs / 1000));
   const rateLimit = { ...limit, name: `account-${kind}` };
   return new ServiceError('rate_limited', message, { retryAfterSeconds, rateLimit, recorded: false });
-}
-
-function unavailable(cause: RedisUnavailable): ServiceError {
-  return new ServiceError('unavailable', `${troubleOf(cause)}; nothing was recorded.`, {
-    ...{ recorded: false, retryAfterSeconds: 1, internal: cause.message, cause },
-  });
 }
 
 /** undefined: the account has none. */

@@ -13,7 +13,7 @@ import type { ConnectionRecord } from '../../schemas/connection.ts';
 import type { CheckRecord } from '../../schemas/external-check.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { Periodic } from '../common/async.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, POLICY_TEXTS_MAX, RULE_CACHE_MAX } from '../common/limits.ts';
 import type { PriceTableRecord } from '../common/prices/price-list.ts';
@@ -353,12 +353,7 @@ export class RegistryCache {
     try {
       return await read();
     } catch (cause) {
-      throw new ServiceError('unavailable', `${troubleOf(cause)}; nothing was recorded.`, {
-        recorded: false,
-        retryAfterSeconds: 1,
-        internal: cause instanceof Error ? cause.message : String(cause),
-        cause,
-      });
+      throw notRecorded(troubleOf(cause), cause);
     }
   }
 

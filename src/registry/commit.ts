@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { readAsset } from '../process/assets.ts';
 import { type Commands, RedisUnavailable, redisError, troubleOf, unknownSentence } from '../redis/client.ts';
@@ -91,10 +91,7 @@ export async function inRounds<T>(round: () => Promise<T | typeof AGAIN>): Promi
       const result = await round();
       if (result !== AGAIN) return result;
     }
-    throw new ServiceError('unavailable', 'Too many changes at the same time; nothing was recorded.', {
-      recorded: false,
-      retryAfterSeconds: 1,
-    });
+    throw notRecorded('Too many changes at the same time');
   });
 }
 
@@ -105,7 +102,7 @@ export async function answering<T>(steps: () => Promise<T>): Promise<T> {
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     const cause = redisError(error);
-    throw cause instanceof RedisUnavailable ? unavailable(cause, false) : cause;
+    throw cause instanceof RedisUnavailable ? notRecorded(troubleOf(cause), cause) : cause;
   }
 }
 
@@ -127,19 +124,16 @@ async function runTwice<T>(run: () => Promise<T>): Promise<T> {
     return await run();
   } catch (cause) {
     if (!(cause instanceof RedisUnavailable)) throw cause;
-    if (!cause.sent) throw unavailable(cause, false);
+    if (!cause.sent) throw notRecorded(troubleOf(cause), cause);
   }
   await sleep(RETRY_AFTER_MS);
   try {
     return await run();
   } catch (cause) {
-    throw cause instanceof RedisUnavailable ? unavailable(cause, 'unknown') : cause;
+    if (!(cause instanceof RedisUnavailable)) throw cause;
+    const options = { recorded: 'unknown', retryAfterSeconds: 1, internal: cause.message, cause } as const;
+    throw new ServiceError('unavailable', unknownSentence(cause), options);
   }
-}
-
-function unavailable(cause: RedisUnavailable, recorded: false | 'unknown'): ServiceError {
-  const message = recorded === false ? `${troubleOf(cause)}; nothing was recorded.` : unknownSentence(cause);
-  return new ServiceError('unavailable', message, { recorded, retryAfterSeconds: 1, internal: cause.message, cause });
 }
 
 /** The script puts `revision` in front. */

@@ -6,7 +6,7 @@
 // change may stand. A marker that ran out before the commit makes the commit refuse: a slow request cannot follow its
 // own repetition.
 import { randomBytes } from 'node:crypto';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import { Script } from '../redis/script.ts';
@@ -98,10 +98,7 @@ async function letOldGo({ redis }: RegistryStore, order: string): Promise<void> 
 
 /** The answer to a caller whose marker expired before the commit. */
 export function tookTooLong(): ServiceError {
-  return new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
+  return notRecorded('The request took too long');
 }
 
 function refused(state: string): ServiceError {

@@ -6,7 +6,7 @@
 // In the other direction unused tokens are lost with their lease: a process wastes at most one block a second.
 // Invariant: nothing is let through without a token from Redis. Redis away: ServiceError `unavailable`.
 
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded } from '../common/errors.ts';
 import { KEY_CACHE_MAX } from '../common/limits.ts';
 import { type Commands, RedisUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -113,7 +113,7 @@ export class RequestLimiter {
       const [taken, untilNextUs] = await gcra.run(this.#redis, [state], [limit.perSecond, limit.burst, wanted]);
       this.#share(lease, { limit, taken, emptyForMs: taken < wanted ? untilNextUs / 1000 : undefined });
     } catch (error) {
-      const refused = error instanceof RedisUnavailable ? unavailable(error) : error;
+      const refused = error instanceof RedisUnavailable ? notRecorded(troubleOf(error), error) : error;
       for (const waiter of lease.waiting.splice(0)) waiter.reject(refused);
     } finally {
       lease.asking = false;
@@ -147,13 +147,4 @@ export class RequestLimiter {
 
 function blockOf({ perSecond, burst }: RequestLimit): number {
   return Math.max(1, Math.min(Math.floor(perSecond / BLOCKS_PER_SECOND), BLOCK_MAX, burst));
-}
-
-function unavailable(cause: RedisUnavailable): ServiceError {
-  return new ServiceError('unavailable', `${troubleOf(cause)}; nothing was recorded.`, {
-    recorded: false,
-    retryAfterSeconds: 1,
-    internal: cause.message,
-    cause,
-  });
 }

@@ -7,7 +7,7 @@
 
 import { Cluster } from 'ioredis';
 import { Periodic } from '../common/async.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import { DURABILITY_LOOK_MS, REGISTRY_LOOK_MS } from '../common/limits.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Log } from '../process/log.ts';
@@ -285,11 +285,7 @@ function isOther(): ServiceError {
 }
 
 function isBack(): ServiceError {
-  return new ServiceError(
-    'unavailable',
-    'Redis has come back and is compared with what ClickHouse knows; nothing was recorded.',
-    { recorded: false, retryAfterSeconds: 1 },
-  );
+  return notRecorded('Redis has come back and is compared with what ClickHouse knows');
 }
 
 /** What ends a start. */

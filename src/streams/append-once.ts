@@ -11,7 +11,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ENTRY_FIELD } from '../../schemas/entry.ts';
 import { Periodic } from '../common/async.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import { acknowledging, type Commands, isCluster } from '../redis/client.ts';
@@ -158,10 +158,7 @@ export class AppendOnce {
     const [state, evicted = 0] = await this.#run(appendOnce, keys, args, {});
     if (evicted > 0) this.#onEvicted(evicted);
     if (state === 'appended') return;
-    throw new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
-      recorded: false,
-      retryAfterSeconds: 1,
-    });
+    throw notRecorded('The request took too long');
   }
 
   /** Frees the key of a request that recorded nothing: now, or once Redis answers. */
@@ -226,9 +223,7 @@ export class AppendOnce {
 /** The error of a step that records nothing: a lost answer to it does no harm. */
 export function nothingRecorded(cause: unknown): ServiceError {
   const error = toServiceError(cause);
-  if (error.recorded === false) return error;
-  const options = { recorded: false, retryAfterSeconds: 1, cause } as const;
-  return new ServiceError('unavailable', 'Redis did not answer; nothing was recorded.', options);
+  return error.recorded === false ? error : notRecorded('Redis did not answer', cause);
 }
 
 /** A script that keeps something counts it, and lets the oldest go past the bound. */

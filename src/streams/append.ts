@@ -10,7 +10,7 @@
 // If Redis refused, nothing was recorded; if its answer was lost, the outcome is unknown (`recorded: 'unknown'`).
 
 import { BufferPool } from '../common/buffer-pool.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, ServiceError } from '../common/errors.ts';
 import {
   APPEND_BYTES_AT_ONCE,
   APPEND_WAIT_MS,
@@ -181,7 +181,7 @@ export class Appender {
     // A lone append always has room, however large: admission bounds it.
     const isFull = this.#bytes + bytes > this.#bytesMax && this.#bytes > 0;
     if (this.#closed || isFull) {
-      caller.refused(refusal(this.#closed ? 'The process is stopping' : 'Too much is waiting to be recorded'));
+      caller.refused(notRecorded(this.#closed ? 'The process is stopping' : 'Too much is waiting to be recorded'));
       return undefined;
     }
     const partition = this.#partitions[this.#keys.partitionOf(account, agent)]!;
@@ -323,30 +323,9 @@ export class Appender {
   };
 }
 
-function refusal(message: string): ServiceError {
-  return new ServiceError('unavailable', `${message}; nothing was recorded.`, {
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
-}
-
 export function toServiceError(cause: unknown): ServiceError {
-  const { sent, message } = toUnavailable(cause);
-  return sent
-    ? new ServiceError('unavailable', unknownSentence(cause), {
-        recorded: 'unknown',
-        retryAfterSeconds: 1,
-        internal: message,
-        cause,
-      })
-    : new ServiceError(
-        'unavailable',
-        `${isDiskFull(cause) ? troubleOf(cause) : 'Redis refused'}; nothing was recorded.`,
-        {
-          recorded: false,
-          retryAfterSeconds: 1,
-          internal: message,
-          cause,
-        },
-      );
+  const { sent, message: internal } = toUnavailable(cause);
+  if (!sent) return notRecorded(isDiskFull(cause) ? troubleOf(cause) : 'Redis refused', cause);
+  const options = { recorded: 'unknown', retryAfterSeconds: 1, internal, cause } as const;
+  return new ServiceError('unavailable', unknownSentence(cause), options);
 }

@@ -9,7 +9,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Periodic } from '../common/async.ts';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded } from '../common/errors.ts';
 import { APPENDED_MS_MAX, IN_HAND_EVERY_MS, IN_HAND_SILENT_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import type { Part } from '../process/lifecycle.ts';
@@ -41,10 +41,7 @@ export class Generation {
   /** Throws ServiceError unavailable where what was taken in hand then must not be appended any more. */
   refuseLate(): void {
     if (performance.now() - this.#begunMs <= APPENDED_MS_MAX) return;
-    throw new ServiceError('unavailable', 'It took too long until it could be recorded; nothing was recorded.', {
-      recorded: false,
-      retryAfterSeconds: 1,
-    });
+    throw notRecorded('It took too long until it could be recorded');
   }
 }
 

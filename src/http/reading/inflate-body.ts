@@ -9,7 +9,7 @@
 // Failure: `malformed_json`, `payload_too_large`, `unavailable`; nothing is held then.
 import { createGunzip, gunzipSync } from 'node:zlib';
 import type { BufferPool } from '../../common/buffer-pool.ts';
-import { ServiceError } from '../../common/errors.ts';
+import { notRecorded, ServiceError } from '../../common/errors.ts';
 import { FairQueue, QueueFull } from '../../common/fair-queue.ts';
 import { type BodyBudget, noRoom, SHARED_BYTES_MIN, sharedBuffers } from './read-body.ts';
 
@@ -72,8 +72,7 @@ export class BodyInflater {
       });
     } catch (error) {
       if (!(error instanceof QueueFull)) throw error;
-      const message = `Too many bodies of this account are being inflated: ${error.message}; nothing was recorded.`;
-      throw new ServiceError('unavailable', message, { recorded: false, retryAfterSeconds: 1 });
+      throw notRecorded(`Too many bodies of this account are being inflated: ${error.message}`);
     }
   }
 }

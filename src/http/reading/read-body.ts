@@ -9,7 +9,7 @@
 // uWS (10 s, 16 KB/s); what it had sent is dropped then.
 
 import { BufferPool, sharedMemory } from '../../common/buffer-pool.ts';
-import { ServiceError } from '../../common/errors.ts';
+import { notRecorded, ServiceError } from '../../common/errors.ts';
 import { BODY_BYTES_HELD_MAX } from '../../common/limits.ts';
 import type { BodySink, Exchange } from '../exchange.ts';
 
@@ -213,6 +213,5 @@ function tooLarge(bytesMax: number): ServiceError {
 }
 
 export function noRoom(): ServiceError {
-  const message = 'Too many bytes of requests are being read at once; nothing was recorded.';
-  return new ServiceError('unavailable', message, { recorded: false, retryAfterSeconds: 1 });
+  return notRecorded('Too many bytes of requests are being read at once');
 }
