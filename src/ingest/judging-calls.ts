@@ -12,7 +12,7 @@ import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import type { Generation } from '../streams/submissions-in-hand.ts';
 import type { ReadMessage } from './hook-reading.ts';
 import type { AskedOutside, IngestParts, ShadowParts } from './ingest-parts.ts';
-import type { CallMessage, DecidedEvent, SentEntry } from './judging-messages.ts';
+import type { CallMessage, CallName, Calls, DecidedEvent, SentEntry } from './judging-messages.ts';
 
 /** What is done for the thread, and called with what it accepted. */
 export type JudgingParts = Pick<
@@ -72,73 +72,49 @@ export type CalledParts = JudgingParts & {
   askOutside: (work: JudgingWork, questions: readonly AskedOutside[]) => Promise<readonly OutsideAnswer[]>;
 };
 
+type Perform<Name extends CallName> = (args: Calls[Name]['args'], work: JudgingWork, parts: CalledParts) => unknown;
+
+/** What is done for the thread, by the name under which it asks. */
+const PERFORMED: { [Name in CallName]: Perform<Name> } = {
+  ask: ({ agent, requests }, { account }, { rateLimits }) =>
+    new Promise((counted, refused) => rateLimits.ask(account, agent, requests, { counted, refused })),
+  releasePermits: ({ agent, returns }, { account }, { rateLimits }) =>
+    rateLimits.releasePermits(account, agent, returns),
+  askSequences: ({ asked }, { account }, { sequences }) =>
+    new Promise((sequencesCounted, refused) => sequences.ask(account, asked, { sequencesCounted, refused })),
+  settleSequences: ({ ids, atMs }, { account }, { sequences }) => sequences.settle(account, ids, atMs),
+  askSpends: ({ requests }, { account }, { spends }) =>
+    new Promise((spent, refused) => spends.ask(account, requests, { spent, refused })),
+  releaseSpends: ({ requests }, { account }, { spends }) => spends.release(account, requests),
+  unknownBudgets: ({ policyIds }, { account }, { onUnknownBudgets }) => onUnknownBudgets(account, policyIds),
+  askShadows: ({ agent, asked }, { account }, { shadow }) =>
+    new Promise((answered) => shadow.counters.ask(account, agent, asked, answered)),
+  askOutside: ({ questions }, work, { askOutside }) => askOutside(work, questions),
+  watchOutside: ({ events }, { account }, { watchOutside }) => watchOutside(account, events),
+  append: ({ lastMoment, entry, ...append }, work, { appender }) => {
+    beginAppend(work, lastMoment);
+    return appender.appendPacked({ account: work.account, ...append, entry: packedOf(entry) });
+  },
+  begin: (key, _work, { once }) => once.begin(key),
+  appendOnce: ({ lastMoment, entry, ...append }, work, { once }) => {
+    beginAppend(work, lastMoment);
+    return once.appendPacked({ ...append, entry: entry && packedOf(entry) });
+  },
+  release: (key, _work, { once }) => once.release(key),
+  decided: ({ ids }, { spans }) => spans!.decided(ids),
+  owners: ({ notes }, { spans }) => spans!.owners(notes),
+  claim: (claim, { spans }) => spans!.claim(claim),
+  hookMessages: ({ messages }, { hook }) => void hook!.push(...messages),
+  agents: ({ refs }, { spans }) => spans!.resolve(refs),
+};
+
 /** Does for the thread what it asks for. */
-export async function performCall(message: CallMessage, work: JudgingWork, parts: CalledParts): Promise<unknown> {
-  const { rateLimits, sequences, spends, onUnknownBudgets, appender, once, shadow, askOutside } = parts;
-  const { account } = work;
-  switch (message.name) {
-    case 'askShadows':
-      return new Promise((answered) => shadow.counters.ask(account, message.args.agent, message.args.asked, answered));
-    case 'ask':
-      return new Promise((counted, refused) => {
-        rateLimits.ask(account, message.args.agent, message.args.requests, { counted, refused });
-      });
-    case 'releasePermits':
-      return rateLimits.releasePermits(account, message.args.agent, message.args.returns);
-    case 'askSequences':
-      return new Promise((sequencesCounted, refused) =>
-        sequences.ask(account, message.args.asked, { sequencesCounted, refused }),
-      );
-    case 'settleSequences':
-      return sequences.settle(account, message.args.ids, message.args.atMs);
-    case 'askOutside':
-      return askOutside(work, message.args.questions);
-    case 'watchOutside':
-      return parts.watchOutside(account, message.args.events);
-    case 'askSpends':
-      return new Promise((spent, refused) => spends.ask(account, message.args.requests, { spent, refused }));
-    case 'releaseSpends':
-      return spends.release(account, message.args.requests);
-    case 'unknownBudgets':
-      return onUnknownBudgets(account, message.args.policyIds);
-    case 'append': {
-      const { lastMoment, entry, ...append } = message.args;
-      beginAppend(work, lastMoment);
-      return appender.appendPacked({ account, ...append, entry: packedOf(entry) });
-    }
-    case 'begin':
-      return once.begin(message.args);
-    case 'hookMessages':
-    case 'agents':
-    case 'owners':
-    case 'claim':
-    case 'decided':
-      return performed(message, work);
-    case 'appendOnce': {
-      const { lastMoment, entry, ...append } = message.args;
-      beginAppend(work, lastMoment);
-      return once.appendPacked({ ...append, entry: entry && packedOf(entry) });
-    }
-    default:
-      return once.release(message.args);
-  }
-}
-
-type OwnCall = Extract<CallMessage, { name: 'hookMessages' | 'agents' | 'owners' | 'claim' | 'decided' }>;
-
-function performed(message: OwnCall, { spans, hook }: JudgingWork): unknown {
-  switch (message.name) {
-    case 'hookMessages':
-      return void hook!.push(...message.args.messages);
-    case 'agents':
-      return spans!.resolve(message.args.refs);
-    case 'owners':
-      return spans!.owners(message.args.notes);
-    case 'claim':
-      return spans!.claim(message.args);
-    default:
-      return spans!.decided(message.args.ids);
-  }
+export async function performCall(
+  { name, args }: CallMessage,
+  work: JudgingWork,
+  parts: CalledParts,
+): Promise<unknown> {
+  return (PERFORMED[name] as Perform<typeof name>)(args as never, work, parts);
 }
 
 function packedOf({ version, summaries, rows }: SentEntry): PackedEntry {

@@ -9,15 +9,14 @@ import type { Moment } from '../common/steady-clock.ts';
 import type { SentSpans, SpanCounts } from '../otlp/span-groups.ts';
 import type { AgentRef, ResolvedAgent } from '../otlp/span-owners.ts';
 import type { Before } from '../policy/observed.ts';
-import type { OutsideAnswer, WatchVerdict } from '../policy/outside.ts';
+import type { OutsideAnswer } from '../policy/outside.ts';
 import type { SequencesCounted, ToCount } from '../policy/quotas/sequence-store.ts';
 import type { SpendAnswer, SpendRequest } from '../policy/quotas/spend-store.ts';
 import type { PreviewTrial } from '../policy/replay/preview.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { ClaimAnswer, SpansClaim } from '../streams/span-notes.ts';
 import type { ReadMessage } from './hook-reading.ts';
-import type { AskedOutside, MatchedPolicy, ShadowSums, WatchedEvent } from './ingest-parts.ts';
-import type { Shape } from './json.ts';
+import type { AskedOutside, IngestRequest, MatchedPolicy, ShadowSums, WatchedEvent } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaRequest, QuotaReturn } from './rate-limit-batcher.ts';
 import type { ShadowGrants, ShadowsAsked } from './shadow-counters.ts';
 
@@ -41,14 +40,9 @@ export type SubmitMessage = Dated &
   SentRules & {
     kind: 'submit';
     id: number;
-    shape: Shape;
-    account: string;
+    request: Omit<IngestRequest, 'body'>;
     agent: AgentRecord;
     body: Uint8Array;
-    requestId: string;
-    idempotencyKey: string | undefined;
-    purpose: string | undefined;
-    verdict: WatchVerdict | undefined;
   };
 /** Spans of traces, as they were sent. */
 export type SpansMessage = Dated &

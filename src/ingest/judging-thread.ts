@@ -23,12 +23,14 @@ import { inParts, readConversation } from './hook-reading.ts';
 import { callerLeft, Ingest } from './ingest.ts';
 import type { Answer, Caller, IngestParts, MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import { JsonCodec } from './json-codec.ts';
+import { bufferOf } from './judging-calls.ts';
 import {
   type CallName,
   type Calls,
   errorOf,
   type FromThread,
   type SentEntry,
+  type SentRules,
   type SpansMessage,
   type SubmissionCounts,
   type SubmitMessage,
@@ -158,20 +160,12 @@ function answered({ call: number, value, error }: Extract<ToThread, { kind: 'ans
 
 /** Resolves with the answer, and what is to be counted of it. */
 async function submit(message: SubmitMessage): Promise<Submitted> {
-  const { id, shape, account, agent, body, requestId, idempotencyKey, purpose, verdict } = message;
+  const { id, agent } = message;
+  const { account } = message.request;
   const sums = new Sums();
-  const given = { agent, account, rules: await rulesFor(message), sums };
+  const given = { agent, account, rules: await rulesFor(account, message), sums };
   const ingest = new Ingest(partsOf(id, given), codecs);
-  const request = {
-    account,
-    agentId: agent.id,
-    shape,
-    body: Buffer.from(body.buffer, body.byteOffset, body.byteLength),
-    requestId,
-    idempotencyKey,
-    purpose,
-    verdict,
-  };
+  const request = { ...message.request, body: bufferOf(message.body) };
   return new Promise((resolve, refused) => {
     const accepted = (answer: Answer) =>
       resolve({ body: bytesOf(answer), isRepeat: answer.isRepeat === true, counts: sums.total() });
@@ -182,7 +176,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
 /** Resolves once all events of the spans are recorded. */
 async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
   const { id, account, body } = message;
-  const rules = await rulesFor(message);
+  const rules = await rulesFor(account, message);
   const sums = new Sums();
   const judging = new SpanJudging({
     ...{ keys, eventBytesMax },
@@ -206,8 +200,7 @@ async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
 
 /** Hands the messages over part by part: the front copies the next one when it has had a turn. */
 async function readHook({ id, seed, body }: Extract<ToThread, { kind: 'hook' }>) {
-  const { buffer, byteOffset, byteLength } = body;
-  const { messages, ...head } = readConversation(Buffer.from(buffer, byteOffset, byteLength), seed, eventBytesMax);
+  const { messages, ...head } = readConversation(bufferOf(body), seed, eventBytesMax);
   for (const part of inParts(messages)) await call(id, 'hookMessages', { messages: part });
   return head;
 }
@@ -224,7 +217,7 @@ function callerOf(id: number, accepted: Caller['accepted'], refused: Caller['ref
 }
 
 /** What has not changed since the account's last set is not compiled again. */
-function rulesFor({ account, policies, prices, traceKey }: SubmitMessage | SpansMessage): Promise<RuleSet> {
+function rulesFor(account: string, { policies, prices, traceKey }: SentRules): Promise<RuleSet> {
   const before = rulesOf.get(account);
   if (policies === undefined) return before!;
   const rules = (before ?? Promise.resolve(undefined)).then(

@@ -122,34 +122,22 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** As this, in a line of its own: what is tried keeps nothing waiting that is to be in force. */
   readonly trials: PolicyWork = {
-    check: (account, policy) => this.#check('trials', account, policy),
-    evaluate: (account, trial) => this.#evaluate('trials', account, trial),
+    check: (account, policy) => this.check(account, policy, 'trials'),
+    evaluate: (account, trial) => this.evaluate(account, trial, 'trials'),
     preview: (account, trial) => this.preview(account, trial),
   };
 
   /** The caller gets the outcome in any case. */
   async submit({ request, agent, rules, inHand }: ToJudge, caller: Caller): Promise<void> {
-    const { account, shape, body, requestId, idempotencyKey, purpose, verdict } = request;
+    const { body, ...sent } = request;
+    const { account } = sent;
     try {
       const submitted = await this.#run<Submitted>(
         'events',
         account,
         (id) => {
-          const bytes = sharedOrCopied(body);
-          const message = {
-            kind: 'submit',
-            id,
-            shape,
-            account,
-            agent,
-            requestId,
-            idempotencyKey,
-            purpose,
-            verdict,
-            body: bytes,
-            lastMoment: STEADY_CLOCK.last,
-          } as const;
-          return { ...message, ...this.#rulesFor(account, rules) };
+          const message = { kind: 'submit', id, request: sent, agent, body: sharedOrCopied(body) } as const;
+          return { ...message, lastMoment: STEADY_CLOCK.last, ...this.#rulesFor(account, rules) };
         },
         { bytes: body.length, caller, inHand },
       );
@@ -200,12 +188,13 @@ export class JudgingWorker implements Part, PolicyWork {
     for (const [reason, times] of unevaluated) onUnevaluated(reason, times);
   }
 
-  check(account: string, policy: PolicyInput): Promise<ErrorDetail[]> {
-    return this.#check('governing', account, policy);
+  check(account: string, { type, conditions }: PolicyInput, lineOf: Line = 'governing'): Promise<ErrorDetail[]> {
+    const message = (id: number) => ({ kind: 'check', id, type, conditions: exactJson(conditions) }) as const;
+    return this.#run('policy', account, message, { lineOf });
   }
 
-  evaluate(account: string, trial: PolicyTrial): Promise<PolicyEvaluated> {
-    return this.#evaluate('governing', account, trial);
+  evaluate(account: string, trial: PolicyTrial, lineOf: Line = 'governing'): Promise<PolicyEvaluated> {
+    return this.#run('policy', account, (id) => ({ kind: 'evaluate', id, trial: exactJson(trial) }), { lineOf });
   }
 
   /** Always in the line of what is tried. */
@@ -213,15 +202,6 @@ export class JudgingWorker implements Part, PolicyWork {
     const text = exactJson(policy);
     const message = (id: number) => ({ kind: 'preview', id, policy: text, ...trial }) as const;
     return this.#run('policy', account, message, { lineOf: 'trials' });
-  }
-
-  #check(lineOf: Line, account: string, { type, conditions }: PolicyInput): Promise<ErrorDetail[]> {
-    const message = (id: number) => ({ kind: 'check', id, type, conditions: exactJson(conditions) }) as const;
-    return this.#run('policy', account, message, { lineOf });
-  }
-
-  #evaluate(lineOf: Line, account: string, trial: PolicyTrial): Promise<PolicyEvaluated> {
-    return this.#run('policy', account, (id) => ({ kind: 'evaluate', id, trial: exactJson(trial) }), { lineOf });
   }
 
   /** `message`: made when its turn has come. */
