@@ -10,11 +10,11 @@ import { exactValue } from '../common/inner-json.ts';
 /** Both are payloads of a tool's call. `decided`: as it is stored. */
 export function isSameCall(decided: JsonObject, sent: JsonObject): boolean {
   if (typeof decided['tool'] !== 'string' || decided['tool'] !== sent['tool']) return false;
-  // Where the sender does not capture content, nothing is said of the arguments.
-  if (sent['content_captured'] === false && sent['arguments'] === undefined && sent['result'] === undefined)
-    return Object.keys(sent).every((name) => ABOUT_CALLS.has(name));
   // What else it says was not asked about.
   if (!Object.keys(sent).every((name) => ABOUT_CALLS.has(name))) return false;
+  // Where the sender does not capture content, nothing is said of the arguments.
+  if (sent['content_captured'] === false && sent['arguments'] === undefined && sent['result'] === undefined)
+    return true;
   return fits(opened(decided['arguments']), opened(sent['arguments']));
 }
 

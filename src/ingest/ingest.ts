@@ -19,7 +19,6 @@ import { agentInactive } from '../policy/decide.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
 import type { SpendAnswer } from '../policy/quotas/spend-store.ts';
-import type { SequenceAnswers } from '../policy/sequences/sequence-answer.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { Generation } from '../streams/submissions-in-hand.ts';
@@ -142,6 +141,15 @@ class Submission implements QuotaWaiter, AppendCaller {
       if (this.#body !== undefined) return true;
     }
     return false;
+  }
+
+  /** Goes on in a callback: what is thrown there refuses the submission. */
+  #attempt(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.refused(error);
+    }
   }
 
   /** Append and kept outcome are one atomic step, so a retry finds both or neither. */
@@ -282,10 +290,12 @@ class Submission implements QuotaWaiter, AppendCaller {
       if (this.#agent.status === 'inactive') this.#settled(judged);
       else this.#budgeted(decideRuns(this.#runs, this.#grants, { budgets: budgets.matches }));
     };
-    const refused = (error: unknown) => this.refused(error);
-    const waiter = { spent: (answers: readonly SpendAnswer[]) => attempt(() => spent(answers), refused), refused };
     if (budgets.requests.length === 0) spent([]);
-    else this.#parts.spends.ask(account, budgets.requests, waiter);
+    else
+      this.#parts.spends.ask(account, budgets.requests, {
+        spent: (answers) => this.#attempt(() => spent(answers)),
+        refused: (error) => this.refused(error),
+      });
   }
 
   #budgeted(judged: readonly (Decided | null)[]): void {
@@ -300,28 +310,17 @@ class Submission implements QuotaWaiter, AppendCaller {
       this.#decided(judged);
       return;
     }
-    const submission = asked.events[0]!.id;
-    const refused = (error: unknown) => this.refused(error);
-    this.#parts.sequences.ask(
-      this.#request.account,
-      { events: asked.events, submission },
-      {
-        sequencesCounted: ({ answers, atMs }) =>
-          attempt(() => {
-            this.#counted = { asked, atMs };
-            this.#decided(this.#withSequences(judged, matchedSequences(asked, answers)));
-          }, refused),
-        refused,
-      },
-    );
-  }
-
-  #withSequences(
-    before: readonly (Decided | null)[],
-    sequences: ReadonlyMap<number, SequenceAnswers> | undefined,
-  ): readonly (Decided | null)[] {
-    if (sequences === undefined) return before;
-    return decideRuns(this.#runs, this.#grants, { sequences, budgets: this.#budgets?.matches });
+    const toCount = { events: asked.events, submission: asked.events[0]!.id };
+    this.#parts.sequences.ask(this.#request.account, toCount, {
+      sequencesCounted: ({ answers, atMs }) =>
+        this.#attempt(() => {
+          this.#counted = { asked, atMs };
+          const sequences = matchedSequences(asked, answers);
+          const later = { sequences, budgets: this.#budgets?.matches };
+          this.#decided(sequences === undefined ? judged : decideRuns(this.#runs, this.#grants, later));
+        }),
+      refused: (error) => this.refused(error),
+    });
   }
 
   #decided(judged: readonly (Decided | null)[]): void {
@@ -364,12 +363,8 @@ class Submission implements QuotaWaiter, AppendCaller {
       this.#append(judged);
       return;
     }
-    const decided = () =>
-      attempt(
-        () => this.#append(judged),
-        (error) => this.refused(error),
-      );
-    this.#shadows.decide(judged, () => this.#arrivalsOf(judged), decided);
+    const append = () => this.#attempt(() => this.#append(judged));
+    this.#shadows.decide(judged, () => this.#arrivalsOf(judged), append);
   }
 
   #arrivalsOf(judged: readonly (Decided | null)[]): Arrivals {
@@ -516,14 +511,6 @@ function blockedWhole(judgement: Judgement | null): Decided | null {
 
 function isOfBudgets(judgement: Judgement | null): boolean {
   return judgement?.spends !== undefined;
-}
-
-function attempt(work: () => void, failed: (error: unknown) => void): void {
-  try {
-    work();
-  } catch (error) {
-    failed(error);
-  }
 }
 
 export function backlogFull(): ServiceError {

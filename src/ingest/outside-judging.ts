@@ -3,8 +3,6 @@
 // waits. Those that watch are asked after the reply (outside-watching.ts): what they are asked is plain data by then.
 // Invariant: nothing is appended before the answers are there, so a front that is killed meanwhile has recorded
 // nothing. An account without such a policy comes here never.
-import { mintId } from '../common/ids.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
 import {
@@ -16,7 +14,7 @@ import {
   withVerdict,
 } from '../policy/outside.ts';
 import type { AskedOutside, IngestRequest, OutsideChecks, WatchedEvent } from './ingest-parts.ts';
-import type { Decided } from './resolve-quotas.ts';
+import { type Decided, mintApprovalId } from './resolve-quotas.ts';
 
 type Judged = { judgements: readonly (Judgement | null)[]; judged: readonly (Decided | null)[]; rules: RuleSet };
 
@@ -87,8 +85,4 @@ function questionsOf({ questions, event, payloadText, traceId }: OutsideAsked): 
       payloadText: isWhole ? payloadText : undefined,
     };
   });
-}
-
-function mintApprovalId(): string {
-  return mintId('approval', steadyNow());
 }

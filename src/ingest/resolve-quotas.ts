@@ -116,6 +116,6 @@ function secondsOf(ms: number): number {
 
 const NONE_OVER: readonly number[] = [];
 
-function mintApprovalId(): string {
+export function mintApprovalId(): string {
   return mintId('approval', steadyNow());
 }
