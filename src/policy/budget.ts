@@ -66,6 +66,16 @@ export class Budget {
   }
 }
 
+/** What the work comes to; `over` where it is over its budget. */
+export function withinBudget<T, O>(work: () => T, over: O): T | O {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof OverBudget) return over;
+    throw error;
+  }
+}
+
 /**
  * What the field conditions of one policy may do on an event whose payload has so many characters: 10 ms on a small
  * one, 250 ms on 1 MiB. Fifty patterns that read everything take half of it.

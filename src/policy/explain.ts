@@ -11,7 +11,7 @@ import {
   type ConditionsDetail,
   type ConditionUnmet,
 } from '../../schemas/match-detail.ts';
-import { Budget, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
+import { Budget, expressionUnits, fieldUnits, withinBudget } from './budget.ts';
 import type { Rule } from './compile.ts';
 import { FieldCondition } from './conditions/field-condition.ts';
 import { pointerOf } from './conditions/pointer.ts';
@@ -48,17 +48,19 @@ export function conditionsDetail(held: ConditionHeld[], isListed = true): Condit
 function fieldHeld(field: FieldCondition, event: EventView | null, how: Explaining): ConditionHeld[] {
   const condition = shownCondition(field.key);
   const isInPayload = field.path.root === 'payload';
-  const at = event === null ? undefined : tried(() => field.place(event, how.budget));
+  const at = event === null ? undefined : withinBudget(() => field.place(event, how.budget), undefined);
   return [...field.operators.keys()].map((operator): ConditionHeld => {
     const entry: ConditionHeld = { condition, operator };
     if (at === undefined) return entry;
     if (at === null)
       return { ...entry, ...(isInPayload ? { path: pointerOf(field.path.segments) } : {}), absent: true };
     if (!isInPayload) return entry;
-    const inside = how.isSecret ? [] : tried(() => field.placeInside(operator, event!.payload, at, how.budget));
+    const inside = how.isSecret
+      ? []
+      : withinBudget(() => field.placeInside(operator, event!.payload, at, how.budget), []);
     const met = field.entryMet(operator);
     const which = met === undefined ? {} : { entry: met };
-    return { ...entry, path: pointerOf([...at, ...(inside ?? [])]), ...which };
+    return { ...entry, path: pointerOf([...at, ...inside]), ...which };
   });
 }
 
@@ -68,7 +70,7 @@ function fieldHeld(field: FieldCondition, event: EventView | null, how: Explaini
  */
 export function conditionsUnmet(rule: Rule, event: EventView): ConditionUnmet[] {
   const budget = new Budget(fieldUnits(event.payloadText.length));
-  const unmet = rule.conditions.flatMap((field) => tried(() => fieldUnmet(field, event, budget)) ?? []);
+  const unmet = rule.conditions.flatMap((field) => withinBudget(() => fieldUnmet(field, event, budget), []));
   const isMet = (test: (budget: Budget) => boolean) => {
     try {
       return test(new Budget(expressionUnits(event.payloadText.length)));
@@ -109,18 +111,8 @@ export function shownCondition(key: string): string {
 }
 
 function schemaFailure({ schema }: Rule, event: EventView, { budget, isSecret }: Explaining): Partial<ConditionHeld> {
-  const failure = tried(() => schema!.failure(event, budget));
-  if (failure === undefined || failure === null) return {};
+  const failure = withinBudget(() => schema!.failure(event, budget), null);
+  if (failure === null) return {};
   const { steps, keyword } = failure;
   return isSecret ? { keyword } : { path: pointerOf(steps), keyword };
-}
-
-/** undefined: it was too much work. */
-function tried<T>(find: () => T): T | undefined {
-  try {
-    return find();
-  } catch (error) {
-    if (error instanceof OverBudget) return undefined;
-    throw error;
-  }
 }

@@ -9,8 +9,8 @@ import type { Json } from '../../schemas/common.ts';
 import type { FoundSpan } from '../../schemas/external-check.ts';
 import type { AskedCheck, ExternalCheckDetail } from '../../schemas/match-detail.ts';
 import { parseExact } from '../common/exact-json.ts';
-import { Budget, EXPLAIN_UNITS, fieldUnits, OverBudget } from './budget.ts';
-import { visitPath } from './conditions/path.ts';
+import { Budget, EXPLAIN_UNITS, fieldUnits, withinBudget } from './budget.ts';
+import { type Path, visitPath } from './conditions/path.ts';
 import { decisionOf } from './decide.ts';
 import { conditionsHeld } from './explain.ts';
 import {
@@ -291,13 +291,8 @@ function textsOf(payload: unknown, fields: ExternalCheckTerms['fields'], charact
       add(value);
       return false;
     };
-    try {
-      for (const path of fields.paths)
-        if (visitPath(payload, path, { budget, visit, unreadable: () => true })) return 'error';
-    } catch (error) {
-      if (error instanceof OverBudget) return 'error';
-      throw error;
-    }
+    const isUnread = (path: Path) => visitPath(payload, path, { budget, visit, unreadable: () => true });
+    if (withinBudget(() => fields.paths.some(isUnread), true)) return 'error';
   }
   return length > TEXT_CHARACTERS_MAX ? 'too_large' : texts;
 }

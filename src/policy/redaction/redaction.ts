@@ -4,7 +4,7 @@
 // stay together.
 // Failure: OverBudget where the positions cannot be found within the budget; the caller replaces the text whole.
 import { createHmac } from 'node:crypto';
-import { type Budget, OverBudget, stateUnits } from '../budget.ts';
+import { type Budget, stateUnits, withinBudget } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Find, Span } from '../detectors/detector-search.ts';
 import type { Detector } from '../detectors/detectors.ts';
@@ -70,13 +70,8 @@ export class Redaction {
   findsIn(traceId: string, budget: Budget): boolean {
     if (!this.#trace) return false;
     const spans: NamedSpan[] = [];
-    try {
-      this.spans(traceId, budget, spans);
-    } catch (error) {
-      if (error instanceof OverBudget) return true;
-      throw error;
-    }
-    return spans.length > 0;
+    const isOver = withinBudget(() => this.spans(traceId, budget, spans), 'over') === 'over';
+    return isOver || spans.length > 0;
   }
 
   get looksAtNumbers(): boolean {

@@ -15,7 +15,7 @@ import type { Outcome, PolicyType, Reason, UnknownReason } from '../../../schema
 import type { PolicyMatch, PolicyResult } from '../../../schemas/event.ts';
 import type { ConditionUnmet } from '../../../schemas/match-detail.ts';
 import type { Policy } from '../../../schemas/policy.ts';
-import { Budget, fieldUnits, OverBudget } from '../budget.ts';
+import { Budget, fieldUnits, withinBudget } from '../budget.ts';
 import type { Rule } from '../compile.ts';
 import { decide } from '../decide.ts';
 import { literalsOfRule } from '../demands.ts';
@@ -360,12 +360,7 @@ function isHiddenIn(rule: Rule, view: EventView, places: RedactedPlaces): boolea
 
 /** What is too much work counts as met. */
 function holds(condition: Rule['conditions'][number], view: EventView): boolean {
-  try {
-    return condition.test(view, new Budget(fieldUnits(view.payloadText.length)));
-  } catch (error) {
-    if (error instanceof OverBudget) return true;
-    throw error;
-  }
+  return withinBudget(() => condition.test(view, new Budget(fieldUnits(view.payloadText.length))), true);
 }
 
 const OF_NEEDLES = ['patterns', 'detectors', 'regions', 'fields'];

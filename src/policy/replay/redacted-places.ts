@@ -4,7 +4,7 @@
 // a private key spread over several members leaves some of them without a mark: then every place counts as redacted.
 import { DETECTOR_NAMES, type DetectorName } from '../../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../../schemas/common.ts';
-import { Budget, OverBudget } from '../budget.ts';
+import { Budget, withinBudget } from '../budget.ts';
 import { type Path, visitPath } from '../conditions/path.ts';
 import { pointerOf, type Step } from '../conditions/pointer.ts';
 import type { EventView } from '../judgement.ts';
@@ -47,13 +47,8 @@ export class RedactedPlaces {
     if (path.root === 'trace_id') return this.isTrace;
     if (path.root !== 'payload') return false;
     if (this.#isAll) return true;
-    try {
-      const how = { budget: new Budget(FOLLOW_UNITS), visit: holdsMark, unreadable: () => true };
-      return visitPath(this.#payload, path, how);
-    } catch (error) {
-      if (error instanceof OverBudget) return true;
-      throw error;
-    }
+    const how = { budget: new Budget(FOLLOW_UNITS), visit: holdsMark, unreadable: () => true };
+    return withinBudget(() => visitPath(this.#payload, path, how), true);
   }
 
   /** A mark of one of the filter's detectors, where the filter looks; undefined: there is none. */

@@ -5,7 +5,7 @@
 // value at the path of `per`, belongs to all that its agent does; without one value of `same` it is equal to every one.
 // What cannot be evaluated is a step of `after`, and none of `unless`.
 import { createHmac } from 'node:crypto';
-import { Budget, EXPLAIN_UNITS, fieldUnits, OverBudget } from '../budget.ts';
+import { Budget, EXPLAIN_UNITS, fieldUnits, withinBudget } from '../budget.ts';
 import type { Rule } from '../compile.ts';
 import type { Path } from '../conditions/path.ts';
 import { conditionsDetail, conditionsHeld } from '../explain.ts';
@@ -97,12 +97,7 @@ export function scopeOf(per: SequenceTerms['per'], event: EventView): SequenceSc
 
 /** '': none, more than one, or too much work. */
 function valueAt(path: Path, event: EventView): string {
-  try {
-    return counterValue(path, event, new Budget(fieldUnits(event.payloadText.length)));
-  } catch (error) {
-    if (error instanceof OverBudget) return '';
-    throw error;
-  }
+  return withinBudget(() => counterValue(path, event, new Budget(fieldUnits(event.payloadText.length))), '');
 }
 
 function hashed(key: string, text: string): string {

@@ -3,7 +3,7 @@
 // Invariant: a total is never too small. What has more digits is rounded up; what is less than nothing takes nothing
 // away; what is no number counts as more than any limit.
 import { isNumber, LongNumber, numberOfText } from '../../common/exact-number.ts';
-import { type Budget, OverBudget } from '../budget.ts';
+import { type Budget, withinBudget } from '../budget.ts';
 import type { Fields } from '../conditions/field-condition.ts';
 import { type Path, visitPath } from '../conditions/path.ts';
 
@@ -34,13 +34,8 @@ export function amountAt(path: Path, fields: Fields, budget: Budget): Amount {
     units += unitsOf(text);
     return false;
   };
-  try {
-    const isUnknown = visitPath(root, path, { budget, visit, unreadable: () => true });
-    return isUnknown || units > MOST ? TOO_MUCH : partsOf(units);
-  } catch (error) {
-    if (error instanceof OverBudget) return TOO_MUCH;
-    throw error;
-  }
+  const isUnknown = withinBudget(() => visitPath(root, path, { budget, visit, unreadable: () => true }), true);
+  return isUnknown || units > MOST ? TOO_MUCH : partsOf(units);
 }
 
 /** The amount of a limit, which is a number of the policy. undefined: it has more digits. */
