@@ -11,6 +11,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { ShadowElement } from '../../schemas/entry.ts';
 import type { ShadowJudged } from '../../schemas/event.ts';
+import { getOrMake } from '../common/maps.ts';
 import { atOnce, type Pause } from '../common/steps.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { ShadowJudgement, Shadows } from '../policy/judgement.ts';
@@ -119,11 +120,7 @@ export class ShadowJudging {
       element.of.push([
         back,
         ...said.map(({ policy_id: id, revision, would }): [number, ShadowVerdict] => {
-          let place = places.get(id);
-          if (place === undefined) {
-            place = element.shadows.push([id, revision]) - 1;
-            places.set(id, place);
-          }
+          const place = getOrMake(places, id, () => element.shadows.push([id, revision]) - 1);
           return [place, would];
         }),
       ]);

@@ -1,6 +1,7 @@
 // Lays signs out for the search in wasm/signs.ts (made once per set of rules): a fingerprint of up to three folded
 // bytes of each sign, a bit for the hash of each, and a hash of the bytes that stand there that leads to the signs
 // which have just this fingerprint. wasm/signs.ts describes the layout.
+import { getOrMake } from '../common/maps.ts';
 import { SIGN_BITS } from '../policy/sought.ts';
 import { ELEMENT, fingerprintOf, SIGN_CLASSES, type Sign } from '../policy/text-search/signs.ts';
 
@@ -85,11 +86,7 @@ export function signTable(signs: readonly (readonly Sign[])[], at: number): Buff
 function placed(element: number, classes: Map<number, number>): number {
   const low = element & 0xff;
   if (element - low !== ELEMENT.ofClass) return element;
-  let place = classes.get(low);
-  if (place === undefined) {
-    place = classes.size;
-    classes.set(low, place);
-  }
+  const place = getOrMake(classes, low, () => classes.size);
   return ELEMENT.ofClass | place;
 }
 

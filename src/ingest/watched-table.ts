@@ -1,5 +1,6 @@
 // Lays the paths that a set of rules watches out as the tree of keys that wasm/watched.ts follows (made once per set).
 // wasm/watched.ts describes the layout.
+import { getOrMake } from '../common/maps.ts';
 import { WATCHED, WATCHED_MAX } from './wasm/layout.ts';
 
 const HEAD_BYTES = 16;
@@ -17,13 +18,11 @@ export function watchedTable(paths: readonly (readonly string[])[], at: number):
   for (const [slot, keys] of paths.slice(0, WATCHED_MAX).entries()) {
     let node = root;
     for (const key of keys) {
-      let next = node.members.get(key);
-      if (next === undefined) {
-        next = { members: new Map(), slot: -1, at: 0 };
-        node.members.set(key, next);
+      node = getOrMake(node.members, key, () => {
+        const next: Node = { members: new Map(), slot: -1, at: 0 };
         nodes.push(next);
-      }
-      node = next;
+        return next;
+      });
     }
     node.slot = slot;
   }

@@ -19,6 +19,7 @@ import {
   TRIGGERS,
 } from '../../schemas/closed-sets.ts';
 import { ERRORS } from '../common/errors.ts';
+import { getOrMake } from '../common/maps.ts';
 import { readAsset } from '../process/assets.ts';
 import { watchEventLoop } from '../process/event-loop-delay.ts';
 
@@ -286,12 +287,7 @@ export class Metrics {
 
   /** A metric that is not shown from the start is made when it is first used. */
   #instrument(name: MetricName): Counter | Gauge | Histogram {
-    let instrument = this.#instruments.get(name);
-    if (instrument === undefined) {
-      instrument = make(name, METRICS[name], this.#registry);
-      this.#instruments.set(name, instrument);
-    }
-    return instrument;
+    return getOrMake(this.#instruments, name, () => make(name, METRICS[name], this.#registry));
   }
 
   #show(name: MetricName, spec: MetricSpec): void {

@@ -7,6 +7,7 @@ import type { EventType, Outcome, PolicyAction, PolicyType } from '../../schemas
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import { mayHoldJson } from '../common/inner-json.ts';
+import { getOrMake } from '../common/maps.ts';
 import type { Rule } from './compile.ts';
 import type { FieldCondition } from './conditions/field-condition.ts';
 import { otherKeys, type Path, parsePath } from './conditions/path.ts';
@@ -92,12 +93,7 @@ const filters = new WeakMap<DataFilterTerms, Filter>();
 
 /** The filter of a data filter that inspects fields: kept as long as its policy is not changed. */
 function filterOf(terms: DataFilterTerms): Filter {
-  let filter = filters.get(terms);
-  if (filter === undefined) {
-    filter = new Filter(terms.needles, terms);
-    filters.set(terms, filter);
-  }
-  return filter;
+  return getOrMake(filters, terms, () => new Filter(terms.needles, terms));
 }
 
 /**
@@ -197,7 +193,7 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     }
     plan.byTool ??= new Map();
     plan.withTool.push(entry);
-    for (const tool of new Set(tools)) plan.byTool.set(tool, [...(plan.byTool.get(tool) ?? []), entry]);
+    for (const tool of new Set(tools)) getOrMake(plan.byTool, tool, () => []).push(entry);
   }
   return plan;
 }
@@ -209,9 +205,7 @@ function addAsked({ asked, byBit, words, byPath, unpivoted }: Plan, entry: Index
   const { pivot } = entry;
   if (pivot === null) return void unpivoted.push(entry);
   for (const bit of new Set(pivot.bits)) {
-    const known = byBit.get(bit);
-    if (known === undefined) byBit.set(bit, [entry]);
-    else known.push(entry);
+    getOrMake(byBit, bit, () => []).push(entry);
     if (!words.includes(bit >> 5)) words.push(bit >> 5);
   }
   for (const { path, what } of pivot.stands) {

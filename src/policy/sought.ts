@@ -3,6 +3,7 @@
 // of it in one pass, and answers by number (TextView).
 // Invariant: numbers of a set that begins with another's (shadows beside the policies in force) are the same for what
 // both speak of. What is beyond the bounds has no number, and the demands that would need it are left out.
+import { getOrMake } from '../common/maps.ts';
 import type { Path } from './conditions/path.ts';
 import { fingerprintOf, type Sign } from './text-search/signs.ts';
 import type { Demand } from './text-view.ts';
@@ -104,10 +105,5 @@ const names = new WeakMap<readonly Sign[], string>();
 
 /** The same for equal signs. */
 function nameOf(signs: readonly Sign[]): string {
-  let name = names.get(signs);
-  if (name === undefined) {
-    name = signs.map(({ elements, check }) => `${check}:${elements.join()}`).join('|');
-    names.set(signs, name);
-  }
-  return name;
+  return getOrMake(names, signs, () => signs.map(({ elements, check }) => `${check}:${elements.join()}`).join('|'));
 }

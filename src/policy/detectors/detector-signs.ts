@@ -1,6 +1,7 @@
 // The signs of the detectors (text-search/signs.ts): what stands in the bytes of an event wherever one finds something.
 // Written out beside the searches that settle (find-*.ts), and held to them by test/ingest/signs.test.ts.
 import type { DetectorName } from '../../../schemas/closed-sets.ts';
+import { getOrMake } from '../../common/maps.ts';
 import { compileCandidate } from '../text-search/program.ts';
 import {
   anySigns,
@@ -107,10 +108,5 @@ const known = new Map<DetectorName, readonly Sign[]>();
 /** null: it reads everything, as numbers that are dialled inside a country have no sign. */
 export function signsOfDetector({ name, regions }: Pick<Detector, 'name' | 'regions'>): readonly Sign[] | null {
   if (regions !== undefined) return null;
-  let signs = known.get(name);
-  if (signs === undefined) {
-    signs = anySigns([SIGNS[name]()])!;
-    known.set(name, signs);
-  }
-  return signs;
+  return getOrMake(known, name, () => anySigns([SIGNS[name]()])!);
 }

@@ -4,6 +4,7 @@
 // Invariant: what is valid here is valid for the package, in the form that it was written in (national-phones.test.ts).
 import { Metadata } from 'libphonenumber-js/core';
 import metadata from 'libphonenumber-js/metadata.max.json';
+import { getOrMake } from '../../common/maps.ts';
 
 /** The package's classes have this, which its types leave out. */
 type PlanData = {
@@ -101,14 +102,11 @@ const plans = new Map<string, NumberingPlan>();
 
 /** The plan of a country, or of a calling code that belongs to none (`800`). */
 function planOf(name: string): NumberingPlan {
-  let plan = plans.get(name);
-  if (plan === undefined) {
+  return getOrMake(plans, name, () => {
     const selected = new Metadata(metadata);
     selected.selectNumberingPlan(name as never);
-    plan = new NumberingPlan(selected.numberingPlan as unknown as PlanData);
-    plans.set(name, plan);
-  }
-  return plan;
+    return new NumberingPlan(selected.numberingPlan as unknown as PlanData);
+  });
 }
 
 /** The countries that share a calling code. `lengths`: of their numbers without it. */

@@ -8,6 +8,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Outcome } from '../../../schemas/closed-sets.ts';
 import { SEQUENCE_LEASE_MS, SEQUENCE_SCOPES_MAX, SEQUENCE_VALUES_MAX } from '../../common/limits.ts';
+import { getOrMake } from '../../common/maps.ts';
 import { readAsset } from '../../process/assets.ts';
 import { acknowledging, type Commands, sendTogether } from '../../redis/client.ts';
 import type { Keys } from '../../redis/keys.ts';
@@ -305,14 +306,11 @@ class Call {
   }
 
   memory({ name, windowMs, steps, atLeast, hasUnless, most }: Memory): number {
-    let place = this.#places.get(name);
-    if (place === undefined) {
+    return getOrMake(this.#places, name, () => {
       const index = this.#key(this.#names.sequenceScopes(this.#account, name));
       const log = this.#key(this.#names.sequenceLog(this.#account, name));
-      place = this.memories.push([name, windowMs, steps, atLeast, hasUnless ? 1 : 0, index, most ?? 0, log]);
-      this.#places.set(name, place);
-    }
-    return place;
+      return this.memories.push([name, windowMs, steps, atLeast, hasUnless ? 1 : 0, index, most ?? 0, log]);
+    });
   }
 
   #scope({ name }: Memory, scope: string): number {
@@ -320,12 +318,7 @@ class Call {
   }
 
   #key(key: string): number {
-    let number = this.#numbers.get(key);
-    if (number === undefined) {
-      number = this.keys.push(key);
-      this.#numbers.set(key, number);
-    }
-    return number;
+    return getOrMake(this.#numbers, key, () => this.keys.push(key));
   }
 }
 

@@ -2,6 +2,7 @@
 // A check is asked about texts, and its places are in these; so each value of the payload that is such a text, within
 // the fields that were asked about, has them. Names of keys were not sent, and stay.
 // Fails closed: where there are no places, each text within the fields is replaced whole.
+import { getOrMake } from '../../common/maps.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
 import { merged } from './redact-payload.ts';
@@ -15,11 +16,7 @@ export class OutsideRedaction extends Redaction {
   constructor(fields: readonly Path[] | null, found: readonly { text: string; span: Span }[]) {
     super([], { fields, trace: false });
     const spansOf = new Map<string, NamedSpan[]>();
-    for (const { text, span } of found) {
-      const spans = spansOf.get(text);
-      if (spans === undefined) spansOf.set(text, [named(span)]);
-      else spans.push(named(span));
-    }
+    for (const { text, span } of found) getOrMake(spansOf, text, () => []).push(named(span));
     // A text may stand in the payload often, and have been found in as often.
     for (const spans of spansOf.values()) merged(spans);
     this.#spansOf = found.length === 0 ? null : spansOf;

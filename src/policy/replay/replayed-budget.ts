@@ -5,6 +5,7 @@
 // Invariant: what is kept goes on exactly where it stood. Failure: more of it than is kept throws TooManyCounters.
 import type { JsonObject } from '../../../schemas/common.ts';
 import { BACKTEST_COUNTERS_MAX } from '../../common/limits.ts';
+import { getOrMake } from '../../common/maps.ts';
 import type { Detail, EventView, SpendCheck } from '../judgement.ts';
 import type { BudgetTerms } from '../kinds/spend-budget.ts';
 import { partOfWindow, windowStarts } from '../spends/budget-window.ts';
@@ -166,9 +167,7 @@ export class ReplayedBudget {
   #keep(id: string, one: Reservation): void {
     this.#reservations.set(id, one);
     if (one.by !== undefined) return;
-    const open = this.#open.get(one.who);
-    if (open === undefined) this.#open.set(one.who, new Set([id]));
-    else open.add(id);
+    getOrMake(this.#open, one.who, () => new Set()).add(id);
   }
 
   #release(id: string, { scope, who }: Reservation): void {

@@ -8,6 +8,7 @@
 // Failure: more values, or more scopes, than are kept: what is not kept counts as having occurred, `budget`.
 import type { Outcome } from '../../../schemas/closed-sets.ts';
 import { SEQUENCE_SCOPES_MAX, SEQUENCE_VALUES_MAX } from '../../common/limits.ts';
+import { getOrMake } from '../../common/maps.ts';
 import {
   ANY_VALUE,
   type MarkedPlace,
@@ -178,11 +179,7 @@ export class SequenceMemory {
   /** undefined: there are as many as are kept. */
   #admit(memory: Memory, name: string, atMs: number): ScopeStates | undefined {
     const endMs = atMs + memory.windowMs;
-    let kept = this.#kept.get(memory.name);
-    if (kept === undefined) {
-      kept = { scopes: new Map(), overUntilMs: 0 };
-      this.#kept.set(memory.name, kept);
-    }
+    const kept = getOrMake(this.#kept, memory.name, () => ({ scopes: new Map(), overUntilMs: 0 }));
     let scope = this.#scope(memory, name, atMs);
     if (scope === undefined) {
       for (const [other, { endMs: end }] of kept.scopes) if (end <= atMs) kept.scopes.delete(other);

@@ -5,6 +5,7 @@
 // value at the path of `per`, belongs to all that its agent does; without one value of `same` it is equal to every one.
 // What cannot be evaluated is a step of `after`, and none of `unless`.
 import { createHmac } from 'node:crypto';
+import { getOrMake } from '../../common/maps.ts';
 import { Budget, EXPLAIN_UNITS, fieldUnits, withinBudget } from '../budget.ts';
 import type { Rule } from '../compile.ts';
 import type { Path } from '../conditions/path.ts';
@@ -44,11 +45,7 @@ export function sequencePart(noted: readonly Noted[], event: EventView, how: How
     const { step } = entry;
     if (step === null) sinks.push(sinkOf(entry, event, { unevaluated, how }));
     else if (step.place !== 0 || unevaluated === undefined) {
-      let mark = marks.get(step.of);
-      if (mark === undefined) {
-        mark = { ...placed(step.of, event, 'before', how), places: [] };
-        marks.set(step.of, mark);
-      }
+      const mark = getOrMake(marks, step.of, () => ({ ...placed(step.of, event, 'before', how), places: [] }));
       const path = how.isTold ? pathOf({ entry, detail }, event, how) : '';
       mark.places.push({ place: step.place, path, isOfAnyOutcome: step.isOfAnyOutcome });
     }

@@ -6,6 +6,7 @@
 // created.
 import { RE2JS } from 're2js';
 import { PATTERN_CHARACTERS_MAX } from '../../common/limits.ts';
+import { getOrMake } from '../../common/maps.ts';
 import { repeatedSize } from './repeated-size.ts';
 
 /**
@@ -251,11 +252,7 @@ class DistinctRunes {
 
   numberOf(instruction: Instruction): number {
     const { runes } = instruction;
-    let numbers = this.#byArray.get(runes);
-    if (numbers === undefined) {
-      numbers = [];
-      this.#byArray.set(runes, numbers);
-    }
+    const numbers = getOrMake(this.#byArray, runes, () => []);
     const variant = variantOf(instruction);
     numbers[variant] ??= this.#numberOfContent(instruction);
     return numbers[variant];

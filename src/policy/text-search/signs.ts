@@ -6,6 +6,7 @@
 // matches; about one that does nothing is known. Characters that JSON writes otherwise (`"`, `/`, blanks) are elements
 // of their own, a backslash ends a sign. A text that is folded is searched as it is, and folded
 // (ingest/wasm/folding.ts).
+import { getOrMake } from '../../common/maps.ts';
 import { inAnyCase, isSurrogate } from './letter-cases.ts';
 import type { Pattern } from './program.ts';
 
@@ -96,12 +97,7 @@ const known = new WeakMap<Pattern, Sign[] | null>();
 
 /** null: none are known, so the pattern has to be asked. */
 export function signsOfPattern(pattern: Pattern): readonly Sign[] | null {
-  let signs = known.get(pattern);
-  if (signs === undefined) {
-    signs = new Graph(pattern).signs();
-    known.set(pattern, signs);
-  }
-  return signs;
+  return getOrMake(known, pattern, () => new Graph(pattern).signs());
 }
 
 /** Opcodes of re2js: see program.ts. */
@@ -257,11 +253,7 @@ function elementsOf(instruction: Instruction): Ways | null {
   const { op, runes, arg } = instruction;
   if (op !== OP.rune && op !== OP.rune1) return null;
   const variant = runes.length === 1 ? arg & FOLD_CASE : 0;
-  let variants = knownElements.get(runes);
-  if (variants === undefined) {
-    variants = [];
-    knownElements.set(runes, variants);
-  }
+  const variants = getOrMake(knownElements, runes, () => []);
   if (variants[variant] === undefined) variants[variant] = readElements(instruction);
   return variants[variant]!;
 }

@@ -1,6 +1,7 @@
 // One RE2 pattern by itself: what `matches` and JSON Schema's `pattern` ask of one text. Plain texts need no automaton.
 // Invariant: what a text takes of the budget follows from pattern and text alone (see automaton.ts).
 
+import { getOrMake } from '../../common/maps.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
 import { Automaton, unitsOfCharacter } from './automaton.ts';
 import { LiteralSearch } from './literal-search.ts';
@@ -10,12 +11,7 @@ const made = new WeakMap<Pattern, TextPattern>();
 
 /** One for each pattern: what many fields are asked by is laid out once. */
 export function textPatternOf(pattern: Pattern): TextPattern {
-  let one = made.get(pattern);
-  if (one === undefined) {
-    one = new TextPattern(pattern);
-    made.set(pattern, one);
-  }
-  return one;
+  return getOrMake(made, pattern, () => new TextPattern(pattern));
 }
 
 class TextPattern {
