@@ -4,7 +4,8 @@
 
 import { entryOf } from './entry.ts';
 import { exactJson } from './exact-json.ts';
-import { isNumber } from './exact-number.ts';
+import { isObject } from './exact-number.ts';
+import { pointerKey } from './validation.ts';
 
 /** `path`: JSON Pointer. `before` left out: nothing was there; `after` left out: nothing is there any more. */
 export type Difference = { path: string; before?: unknown; after?: unknown };
@@ -13,11 +14,7 @@ export function differencesOf(before: unknown, after: unknown, path = ''): Diffe
   if (!isObject(before) || !isObject(after)) return isSame(before, after) ? [] : [difference(path, before, after)];
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) =>
-    differencesOf(
-      entryOf(before, key),
-      entryOf(after, key),
-      `${path}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
-    ),
+    differencesOf(entryOf(before, key), entryOf(after, key), `${path}/${pointerKey(key)}`),
   );
 }
 
@@ -28,8 +25,4 @@ function difference(path: string, before: unknown, after: unknown): Difference {
 function isSame(before: unknown, after: unknown): boolean {
   if (!Array.isArray(before) || !Array.isArray(after)) return exactJson(before) === exactJson(after);
   return before.length === after.length && before.every((item, i) => differencesOf(item, after[i]).length === 0);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }

@@ -3,6 +3,8 @@
 // which keeps its text. Used where policies and events are read and compared; what is stored or sent is text and never
 // comes here.
 // Invariant: a LongNumber never equals a number, for whatever has a short form is read as a number.
+import type { JsonObject } from '../../schemas/common.ts';
+
 const NUMBER = /^(-?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?$/;
 const DIGITS_EXACT = 15;
 /** Doubles lose digits below 1e-307 and end at 1.8e308. */
@@ -62,6 +64,11 @@ export class LongNumber {
 }
 
 export type ExactNumber = number | LongNumber;
+
+/** Is it an object of JSON? A long number is none. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof LongNumber);
+}
 
 export function isNumber(value: unknown): value is ExactNumber {
   return Number.isFinite(value) || value instanceof LongNumber;

@@ -20,7 +20,7 @@ import {
   visit,
 } from 'yaml';
 import type { Policy } from '../../schemas/policy.ts';
-import { exactNumber, isNumber, LongNumber } from './exact-number.ts';
+import { exactNumber, isNumber, isObject, LongNumber } from './exact-number.ts';
 import { DECLARATION_BYTES_MAX } from './limits.ts';
 import { UserFacingError } from './user-facing-error.ts';
 
@@ -240,8 +240,7 @@ function checkDepth(value: unknown, place: string, levels = LEVELS_MAX): void {
 }
 
 function isItem(value: unknown, { key }: Kind): value is Record<string, unknown> {
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
-  return isObject && typeof (value as Record<string, unknown>)[key] === 'string';
+  return isObject(value) && typeof value[key] === 'string';
 }
 
 function firstLineOf({ message }: { message: string }): string {

@@ -43,12 +43,12 @@ function detailsOf(error: SchemaError, base: string): ErrorDetail[] {
       return [];
     case 'additionalProperties':
       return names(params['additionalProperties']).map((name) => ({
-        path: `${path}/${pointer(name)}`,
+        path: `${path}/${pointerKey(name)}`,
         message: 'unknown field',
       }));
     case 'required':
       return names(params['requiredProperties']).map((name) => ({
-        path: `${path}/${pointer(name)}`,
+        path: `${path}/${pointerKey(name)}`,
         message: 'is required',
       }));
     case 'enum':
@@ -71,10 +71,11 @@ const KEY_CHARACTERS_MAX = 100;
 
 /** The JSON Pointer of keys and indices; `/` for the whole. */
 export function jsonPointer(path: readonly (string | number)[]): string {
-  const parts = path.map((part) => `/${pointer(String(part).slice(0, KEY_CHARACTERS_MAX).toWellFormed())}`);
+  const parts = path.map((part) => `/${pointerKey(String(part).slice(0, KEY_CHARACTERS_MAX).toWellFormed())}`);
   return parts.length === 0 ? '/' : parts.join('');
 }
 
-function pointer(key: string): string {
+/** A key as JSON Pointers have it. */
+export function pointerKey(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }

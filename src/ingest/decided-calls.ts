@@ -4,7 +4,7 @@
 // counts. A record that was redacted is compared with the redacted copy of the span: nothing else fits a mark of it.
 import type { Json, JsonObject } from '../../schemas/common.ts';
 import { parseExact } from '../common/exact-json.ts';
-import { compareNumbers, isNumber } from '../common/exact-number.ts';
+import { compareNumbers, isNumber, isObject } from '../common/exact-number.ts';
 import { exactValue } from '../common/inner-json.ts';
 
 /** Both are payloads of a tool's call. `decided`: as it is stored. */
@@ -45,8 +45,4 @@ function fits(decided: Json | undefined, sent: Json | undefined): boolean {
     names.length === Object.keys(sent).length &&
     names.every((name) => Object.hasOwn(sent, name) && fits(decided[name], sent[name]))
   );
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }

@@ -9,13 +9,13 @@
 import { isUtf8 } from 'node:buffer';
 import type { Json } from '../../schemas/common.ts';
 import { ServiceError } from '../common/errors.ts';
+import { stringEnd } from '../common/exact-json.ts';
 import { countKeys } from '../common/inner-json.ts';
 import { faultInWords, findJsonFault, type JsonFault } from '../common/json-fault.ts';
 import { JSON_DEPTH_MAX } from '../common/limits.ts';
 import { jsonPointer } from '../common/validation.ts';
 
 const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const COLON = 0x3a;
 const OPEN_OBJECT = 0x7b;
@@ -82,7 +82,7 @@ class Scan {
       switch (text.charCodeAt(i)) {
         case QUOTE:
           lastString = i;
-          i = this.#stringEnd(i);
+          i = stringEnd(text, i);
           break;
         case COLON:
           this.keys++;
@@ -112,25 +112,12 @@ class Scan {
     return true;
   }
 
-  /** Index of the quote that closes the string opened at `open`; the text's end if none does. */
-  #stringEnd(open: number): number {
-    const text = this.#text;
-    for (let from = open + 1; ; ) {
-      const quote = text.indexOf('"', from);
-      if (quote < 0) return text.length;
-      let backslashes = 0;
-      while (text.charCodeAt(quote - 1 - backslashes) === BACKSLASH) backslashes++;
-      if (backslashes % 2 === 0) return quote;
-      from = quote + 1;
-    }
-  }
-
   /** Is the string that starts there the word `payload`, however it is escaped? */
   #isPayloadKey(start: number): boolean {
     if (start < 0) return false;
     const text = this.#text;
     if (text.startsWith('payload"', start + 1)) return true;
-    const end = this.#stringEnd(start);
+    const end = stringEnd(text, start);
     const raw = text.slice(start, end + 1);
     if (!raw.includes('\\') || raw.length > 6 * 'payload'.length + 2) return false;
     try {

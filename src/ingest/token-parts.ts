@@ -4,8 +4,9 @@
 // them (Anthropic, Bedrock): the tables here say so.
 // Invariant: each token is in one part. Where what is said does not add up nothing is guessed: null.
 import type { Json, JsonObject } from '../../schemas/common.ts';
+import { isObject } from '../common/exact-number.ts';
 import type { TokenParts } from '../common/prices/price-list.ts';
-import { countOrNull, isObject, partOf } from './token-usage.ts';
+import { countOrNull, partOf } from './token-usage.ts';
 
 /**
  * Names, and paths with dots. `input` and `output` are added up; of the others the first that is there counts.

@@ -7,6 +7,7 @@
 // sum with a part that is none says nothing.
 import assert from 'node:assert';
 import type { Json, JsonObject } from '../../schemas/common.ts';
+import { isObject } from '../common/exact-number.ts';
 
 /**
  * Keys under which answers have their counts; the first that has a count wins. `totalUsage` is that of all steps, where
@@ -64,10 +65,6 @@ export function usageOf(payload: JsonObject): { answer: JsonObject; usage: JsonO
     }
   }
   return undefined;
-}
-
-export function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Token columns hold whole numbers of 0 or more; what is no number of 0 or more stays in the payload alone. */

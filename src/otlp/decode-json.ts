@@ -4,7 +4,7 @@
 // not UTF-8 become U+FFFD, as in the other form.
 // Failure: as of decode-protobuf.ts: Undecodable, with the place; what is wrong within a span is that span's alone.
 import { parseExact } from '../common/exact-json.ts';
-import { type ExactNumber, exactNumber, isNumber, LongNumber } from '../common/exact-number.ts';
+import { type ExactNumber, exactNumber, isNumber, isObject, LongNumber } from '../common/exact-number.ts';
 import { faultInWords, findJsonFault } from '../common/json-fault.ts';
 import { spanOfRecord } from './log-records.ts';
 import {
@@ -87,8 +87,7 @@ function parse(body: Uint8Array): Json {
       cause,
     });
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new Undecodable('it is no JSON object');
+  if (!isObject(value)) throw new Undecodable('it is no JSON object');
   return value as Json;
 }
 
@@ -220,8 +219,7 @@ function objectIn(of: Json, name: string, path: string): Json {
 }
 
 function objectOf(value: unknown, path: string): Json {
-  if (typeof value !== 'object' || value === null || Array.isArray(value) || value instanceof LongNumber)
-    throw new Undecodable(`${path} is no object`);
+  if (!isObject(value)) throw new Undecodable(`${path} is no object`);
   return value as Json;
 }
 

@@ -9,7 +9,7 @@ import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { unreachable } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
-import { isNumber } from '../common/exact-number.ts';
+import { isObject } from '../common/exact-number.ts';
 import { CONDITIONS_BYTES_MAX } from '../common/limits.ts';
 import { Expression, ExpressionError } from './conditions/expression.ts';
 import { compileCondition, type FieldCondition } from './conditions/field-condition.ts';
@@ -140,7 +140,7 @@ function readParts(
   mistakes: Mistakes,
   compiled?: ReadonlyMap<string, Pattern>,
 ): Parts & Pick<Rule, 'steps'> {
-  if (!isConditions(conditions)) mistakes.add(AT, 'must be an object');
+  if (!isObject(conditions)) mistakes.add(AT, 'must be an object');
   else if (Buffer.byteLength(exactJson(conditions)) > CONDITIONS_BYTES_MAX)
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
   mistakes.throwIfAny();
@@ -174,7 +174,7 @@ function readSteps({ after, unless }: PolicyConditions, reading: PolicyReading):
 function readStep(given: unknown, place: number, reading: PolicyReading): SequenceStep[] {
   const { mistakes } = reading;
   const at = stepAt(place);
-  if (!isConditions(given)) {
+  if (!isObject(given)) {
     mistakes.add(at, 'must be an object of conditions');
     return [];
   }
@@ -227,8 +227,4 @@ function compileExpression(source: unknown, at: string, { mistakes, patterns }: 
     mistakes.add(below(at, 'expression'), error.message);
     return null;
   }
-}
-
-function isConditions(value: unknown): value is PolicyConditions {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }

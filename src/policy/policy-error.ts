@@ -2,6 +2,7 @@
 // body. Thrown by checkPolicy before anything is kept; the registry turns it into `validation_failed`. Never thrown
 // while an event is judged.
 import type { ErrorDetail } from '../../schemas/error.ts';
+import { pointerKey } from '../common/validation.ts';
 import type { PatternAllowance } from './text-search/pattern-allowance.ts';
 
 export class PolicyError extends Error {
@@ -35,5 +36,5 @@ export type PolicyReading = {
 
 /** A JSON pointer one step deeper. */
 export function below(path: string, key: string | number): string {
-  return `${path}/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`;
+  return `${path}/${pointerKey(String(key))}`;
 }

@@ -1,6 +1,6 @@
 // Reads the operand of `shell` and `sql`: one entry, or a list of which any must be met. What is wrong is said with its
 // place and a way to mend it (part of compiling a policy).
-import { isNumber } from '../../common/exact-number.ts';
+import { isObject } from '../../common/exact-number.ts';
 import { meant, shownValue } from '../conditions/did-you-mean.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 
@@ -100,8 +100,4 @@ function readText(text: unknown, at: string, mistakes: Mistakes): void {
   if (typeof text !== 'string') mistakes.add(at, `must be a text, is ${shownValue(text)}`);
   else if (text.length > TEXT_CHARACTERS_MAX) mistakes.add(at, `must have at most ${TEXT_CHARACTERS_MAX} characters`);
   else if (text.split('|').some((part) => part === '')) mistakes.add(at, 'must have a text on both sides of each `|`');
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }

@@ -8,7 +8,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../../schemas/common.ts';
 import { mayHoldLongNumber } from '../../common/exact-json.ts';
-import { isNumber, LongNumber } from '../../common/exact-number.ts';
+import { isNumber, isObject, LongNumber } from '../../common/exact-number.ts';
 import { lazily } from '../../common/lazily.ts';
 import { Budget, expressionUnits, OverBudget } from '../budget.ts';
 import { below, type Mistakes, type PolicyReading } from '../policy-error.ts';
@@ -250,10 +250,6 @@ class Walk {
     this.#mistakes.add(at, message);
     return 1;
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }
 
 /** Values without members of their own. */

@@ -1,5 +1,7 @@
 // Writes the path of a value as a JSON Pointer that is safe to show: bounded, well-formed, and without keys that hold
 // what is searched for. Used where a match gives its path; the keys of a payload are its sender's.
+import { pointerKey } from '../../common/validation.ts';
+
 const SEGMENT_CHARACTERS_MAX = 100;
 const POINTER_CHARACTERS_MAX = 500;
 
@@ -14,7 +16,7 @@ export function pointerOf(steps: readonly Step[], depth = steps.length, isSecret
   for (let i = 0; i < depth && pointer.length < POINTER_CHARACTERS_MAX; i++) {
     const step = steps[i]!;
     const text = typeof step === 'number' ? String(step) : isSecret?.(step) ? REDACTED_KEY : step;
-    pointer += `/${text.slice(0, SEGMENT_CHARACTERS_MAX).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')}`;
+    pointer += `/${pointerKey(text.slice(0, SEGMENT_CHARACTERS_MAX).toWellFormed())}`;
   }
   return pointer.slice(0, POINTER_CHARACTERS_MAX);
 }

@@ -4,6 +4,7 @@
 // Invariant: a schema is called satisfied only where each of its keywords is known to be. One that has any other
 // keyword is asked by the engine.
 
+import { isObject } from '../../common/exact-number.ts';
 import type { Sought } from '../sought.ts';
 import { type Demand, OPEN, QUOTE, type TextView } from '../text-view.ts';
 
@@ -139,8 +140,4 @@ function typeAt(event: TextView, place: number): string {
     default:
       return 'number';
   }
-}
-
-function isObject(value: unknown): value is Schema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

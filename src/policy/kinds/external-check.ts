@@ -4,7 +4,7 @@
 // check is to be asked: ingest/outside-judging.ts asks, and outside.ts concludes.
 import { ON_CHECK_FAILURE, type OnCheckFailure } from '../../../schemas/closed-sets.ts';
 import type { FoundSpan } from '../../../schemas/external-check.ts';
-import { isNumber } from '../../common/exact-number.ts';
+import { isObject } from '../../common/exact-number.ts';
 import { type Path, parsePath } from '../conditions/path.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
@@ -149,11 +149,11 @@ function readFields(value: unknown, at: string, mistakes: Mistakes): ExternalChe
 
 function readWhen(value: unknown, at: string, mistakes: Mistakes): CheckWhen | null {
   if (value === undefined) return null;
-  if (typeof value !== 'object' || value === null || Array.isArray(value) || isNumber(value)) {
+  if (!isObject(value)) {
     mistakes.add(at, 'must be an object with `score`, `labels` or both');
     return null;
   }
-  const { score, labels, ...others } = value as Record<string, unknown>;
+  const { score, labels, ...others } = value;
   for (const key of Object.keys(others)) mistakes.add(below(at, key), 'unknown: `score` and `labels` can be asked for');
   if (score === undefined && labels === undefined) mistakes.add(at, 'must have `score` or `labels`');
   return {
@@ -163,8 +163,7 @@ function readWhen(value: unknown, at: string, mistakes: Mistakes): CheckWhen | n
 }
 
 function readScore(value: unknown, at: string, mistakes: Mistakes): [ScoreOperator, number][] {
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
-  const entries = isObject ? Object.entries(value) : [];
+  const entries = isObject(value) ? Object.entries(value) : [];
   if (entries.length === 0) mistakes.add(at, `must be an object with ${SCORE_OPERATORS.join(', ')}`);
   return entries.flatMap(([operator, operand]) => {
     const isKnown = SCORE_OPERATORS.includes(operator as ScoreOperator);

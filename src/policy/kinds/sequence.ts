@@ -4,6 +4,7 @@
 // What has occurred Redis alone knows: judge() says which steps an event is and what has to be asked (sequences/).
 import { createHash } from 'node:crypto';
 import { exactJson } from '../../common/exact-json.ts';
+import { isObject } from '../../common/exact-number.ts';
 import { type Path, parsePath, pathMistake } from '../conditions/path.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 import { type Amount, FRACTION_DIGITS, limitOf } from '../sequences/summed-amount.ts';
@@ -86,9 +87,8 @@ function pathOf(text: unknown): Path | string {
 function readSum({ sum, after, at_least: atLeast }: PolicyConditions, above: string, mistakes: Mistakes): Sum {
   if (sum === undefined) return null;
   const at = below(above, 'sum');
-  const isObject = typeof sum === 'object' && sum !== null && !Array.isArray(sum);
-  const { path: text, gt: limit, ...others } = (isObject ? sum : {}) as PolicyConditions;
-  if (!isObject || Object.keys(others).length > 0) mistakes.add(at, 'must be an object of `path` and `gt`');
+  const { path: text, gt: limit, ...others }: PolicyConditions = isObject(sum) ? sum : {};
+  if (!isObject(sum) || Object.keys(others).length > 0) mistakes.add(at, 'must be an object of `path` and `gt`');
   if (after === undefined) mistakes.add(at, 'needs `after`: it adds up numbers of the last step of that');
   if (atLeast !== undefined) mistakes.add(at, 'cannot stand beside `at_least`: one or the other says what is too much');
   const path = pathOf(text);
@@ -101,7 +101,7 @@ function readSum({ sum, after, at_least: atLeast }: PolicyConditions, above: str
 
 function readSame(value: unknown, at: string, mistakes: Mistakes): SequenceTerms['same'] {
   if (value === undefined) return [];
-  const pairs = typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.entries(value) : [];
+  const pairs = isObject(value) ? Object.entries(value) : [];
   if (pairs.length === 0 || pairs.length > SAME_MAX) {
     mistakes.add(at, `must be an object of 1 to ${SAME_MAX} paths now, each with the path of before`);
     return [];

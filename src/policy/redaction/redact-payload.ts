@@ -11,7 +11,7 @@
 // parses. One that begins like JSON and cannot be read, or in which a finding has no place, is replaced whole.
 // Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
 import type { Json } from '../../../schemas/common.ts';
-import { exactJson } from '../../common/exact-json.ts';
+import { exactJson, stringEnd } from '../../common/exact-json.ts';
 import { exactNumber } from '../../common/exact-number.ts';
 import { mayHoldJson } from '../../common/inner-json.ts';
 import { applied, type TextEdit } from '../../common/text-edits.ts';
@@ -72,7 +72,6 @@ const ENDS_SCALAR = Uint8Array.from({ length: 128 }, (_, unit) =>
 /** The name that stands for what could not be looked through within the budget. */
 const OVER_NAME = PATTERN_NAME;
 const NO_SPANS: NamedSpan[] = [];
-const BACKSLASH = 0x5c;
 
 /**
  * The work on one payload and the texts inside it. `isOver`: what follows is replaced whole. `isFoldable`: some text of
@@ -246,7 +245,7 @@ class Copy {
   /** Notes what has to be replaced in a string; answers its decoded text. `keys`: the object's, if it is a key. */
   #string(scope: Scope, member: Member, keys: RedactedKeys | null): string {
     const open = this.#at;
-    const close = this.#stringEnd(open) - 1;
+    const close = stringEnd(this.#text, open);
     this.#at = close + 1;
     const raw = this.#text.slice(open + 1, close);
     const escaped = raw.includes('\\');
@@ -352,17 +351,6 @@ class Copy {
 
   #skipSpace(): void {
     while (this.#text.charCodeAt(this.#at) <= 0x20) this.#at++;
-  }
-
-  /** Behind the quote that closes the string which opens at `open`. */
-  #stringEnd(open: number): number {
-    for (let from = open + 1; ; ) {
-      const quote = this.#text.indexOf('"', from);
-      let backslashes = 0;
-      while (this.#text.charCodeAt(quote - 1 - backslashes) === BACKSLASH) backslashes++;
-      if (backslashes % 2 === 0) return quote + 1;
-      from = quote + 1;
-    }
   }
 }
 
