@@ -4,6 +4,7 @@
 // one that begins as keys of operators do (process/operator-keys.ts).
 // Invariant: nothing but the SHA-256 of a key is ever stored. With 200 random bits it needs no salt and no slow hash.
 import { createHash, randomBytes } from 'node:crypto';
+import { crc32 } from 'node:zlib';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const PREFIX = 'gth_';
@@ -51,17 +52,4 @@ function checkOf(text: string): string {
     rest = Math.floor(rest / ALPHABET.length);
   }
   return check;
-}
-
-const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
-  let value = byte;
-  for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
-  return value >>> 0;
-});
-
-/** CRC-32 as in zlib (whose own is not in every Node 20), of ASCII text. */
-export function crc32(text: string): number {
-  let crc = 0xffffffff;
-  for (let i = 0; i < text.length; i++) crc = CRC_TABLE[(crc ^ text.charCodeAt(i)) & 0xff]! ^ (crc >>> 8);
-  return (crc ^ 0xffffffff) >>> 0;
 }

@@ -1,11 +1,11 @@
 // The forms that need no Redis: the text of API keys, the targets of alerts, the cache that holds what was read.
 import t from 'tap';
 import { targetProblem } from '../../src/registry/alert-target.ts';
-import { crc32, mintApiKey, parseApiKey, sha256Of } from '../../src/registry/api-key-text.ts';
+import { mintApiKey, parseApiKey, sha256Of } from '../../src/registry/api-key-text.ts';
 import { KeyedCache } from '../../src/registry/keyed-cache.ts';
 
 t.test('an API key carries its own check', async (t) => {
-  t.equal(crc32('123456789'), 0xcbf43926, 'the standard CRC-32');
+  t.ok(parseApiKey(`gth_${'0'.repeat(34)}1BR9oK`), 'its check stays what it is: the standard CRC-32');
   for (let i = 0; i < 200; i++) {
     const key = mintApiKey();
     t.match(key, /^gth_[0-9A-Za-z]{40}$/);
