@@ -32,6 +32,7 @@ const OWN: Record<string, readonly string[]> = {
     ...['src/registry/account-retention.ts', 'src/registry/holds.ts', 'src/registry/connections.ts'],
     ...['src/registry/external-checks.ts', 'src/registry/outgoing-feeds.ts'],
     'src/registry/account-quota.ts',
+    'src/registry/named-records.ts',
     'src/registry/price-tables.ts',
     'src/policy/quotas/spend-store.ts',
     'src/commands/budget-commands.ts',

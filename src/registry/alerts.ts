@@ -8,7 +8,6 @@ import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '
 import type { MailTransport } from '../../schemas/closed-sets.ts';
 
 import { isoTime } from '../../schemas/time.ts';
-import type { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { ALERTS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
@@ -18,7 +17,7 @@ import { targetProblem } from './alert-target.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
-import { AGENT_FULL, commonRefusal, NamedRecords, ofAgent, tooMany } from './named-records.ts';
+import { cannotBeKept, NamedRecords, ofAgent } from './named-records.ts';
 import { type Actor, keepWithin } from './principal.ts';
 import { newSecret, rotatedSecret } from './webhook-secret.ts';
 
@@ -46,7 +45,6 @@ export class Alerts {
       kind: 'alert',
       hash: this.#keys.alerts,
       names: this.#keys.alertNames,
-      read: (text) => JSON.parse(text) as AlertRecord,
       max: ALERTS_MAX,
     });
     this.#allowedHosts = store.allowedHosts ?? new Set();
@@ -82,7 +80,7 @@ export class Alerts {
       this.#check(after, before);
       return after;
     };
-    const edit = { edited, refusal: (guard: string) => refusal(guard, body, actor) };
+    const edit = { edited, agentPath: scopePath(body) };
     return this.#shownIfAny(await this.#records.change(account, id, edit, actor));
   }
 
@@ -99,8 +97,7 @@ export class Alerts {
         ]);
       return { ...before, ...rotatedSecret({ ...before, secret: before.secret }, at) };
     };
-    const edit = { edited, refusal: (guard: string) => refusal(guard, {}, actor) };
-    const record = await this.#records.change(account, id, edit, actor);
+    const record = await this.#records.change(account, id, { edited }, actor);
     return record === null ? null : { ...this.#shown(record), secret: record.secret! };
   }
 
@@ -119,10 +116,8 @@ export class Alerts {
     this.#check(record, undefined);
     const { trigger, channel } = record;
     const answer = JSON.stringify(this.#withTransport(record));
-    const addition = { keeping, details: { trigger, channel }, atMs, answer };
-    const refused = await this.#records.add(account, record, addition, actor);
-    if (refused !== undefined) throw refusal(refused, body, actor);
-    return answer;
+    const addition = { keeping, details: { trigger, channel }, atMs, answer, agentPath: scopePath(body) };
+    return this.#records.add(account, record, addition, actor);
   }
 
   #check(after: AlertRecord, before: AlertRecord | undefined): void {
@@ -182,19 +177,4 @@ function merged(before: AlertRecord, body: AlertPatch): AlertRecord {
   return { ...before, ...rest, conditions: { ...conditions, ...ofAgent(agent) }, agent_id: agent };
 }
 
-function invalid(path: string, message: string): ServiceError {
-  return validationFailed('The alert cannot be kept.', [{ path, message }]);
-}
-
-function refusal(guard: string, body: AlertPatch, actor: Actor): ServiceError {
-  switch (guard) {
-    case 'agent':
-      return invalid(scopePath(body), 'no such agent');
-    case 'full':
-      return invalid('/', tooMany('alerts', ALERTS_MAX, actor));
-    case 'agent_full':
-      return invalid('/', AGENT_FULL);
-    default:
-      return commonRefusal(guard, 'alert');
-  }
-}
+const invalid = (path: string, message: string) => cannotBeKept('alert', path, message);

@@ -6,16 +6,14 @@
 // Failure: Redis away is `unavailable`; nothing is half made.
 import type { Connection, ConnectionCreate, ConnectionPatch, ConnectionRecord } from '../../schemas/connection.ts';
 import { isoTime } from '../../schemas/time.ts';
-import type { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { CONNECTIONS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
-import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
-import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
+import { NamedRecords } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
 /** Below the 5 s that products wait by default. */
@@ -31,7 +29,6 @@ export class Connections {
       kind: 'connection',
       hash: store.keys.connections,
       names: store.keys.connectionNames,
-      read: (text) => JSON.parse(text) as ConnectionRecord,
       max: CONNECTIONS_MAX,
     });
   }
@@ -59,9 +56,8 @@ export class Connections {
   /** null: no such connection. */
   async patch(account: string, id: string, body: ConnectionPatch, actor: Actor): Promise<Connection | null> {
     const edited = (before: ConnectionRecord): ConnectionRecord => ({ ...before, ...body });
-    const edit = { edited, refusal: (guard: string) => refusal(guard, actor) };
     const uses = await answering(() => this.#uses(account));
-    const record = await this.#records.change(account, id, edit, actor);
+    const record = await this.#records.change(account, id, { edited }, actor);
     return record === null ? null : shown(record, uses);
   }
 
@@ -94,9 +90,7 @@ export class Connections {
     const answer = JSON.stringify(shown(record));
     const writes: CommandArgs[] = [['hset', keys.connectionAccounts(keys.shardOf(account)), record.id, account]];
     const addition = { keeping, details: { on_failure, mode }, atMs, answer, writes };
-    const refused = await this.#records.add(account, record, addition, actor);
-    if (refused !== undefined) throw refusal(refused, actor);
-    return answer;
+    return this.#records.add(account, record, addition, actor);
   }
 }
 
@@ -133,19 +127,4 @@ function shown({ id, name, secrets, ...rest }: ConnectionRecord, uses: Record<st
     ...rest,
     last_request_at: usedAt === undefined ? null : isoTime(Number(usedAt)),
   };
-}
-
-function invalid(path: string, message: string): ServiceError {
-  return validationFailed('The connection cannot be kept.', [{ path, message }]);
-}
-
-function refusal(guard: string, actor: Actor): ServiceError {
-  switch (guard) {
-    case 'agent':
-      return invalid('/agent_id', 'no such agent');
-    case 'full':
-      return invalid('/', tooMany('connections', CONNECTIONS_MAX, actor));
-    default:
-      return commonRefusal(guard, 'connection');
-  }
 }

@@ -12,13 +12,12 @@ import { given } from '../common/given.ts';
 import { mintId } from '../common/ids.ts';
 import { CHECKS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
-import { validationFailed } from '../common/validation.ts';
 import { urlProblem, withoutQuery } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
 import { AGAIN, answering, commit, type Guard, inRounds, is, present, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
-import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
+import { cannotBeKept, NamedRecords } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import type { Actor } from './principal.ts';
 
@@ -49,7 +48,6 @@ export class ExternalChecks {
       kind: 'check',
       hash: store.keys.checks,
       names: store.keys.checkNames,
-      read: (text) => JSON.parse(text) as CheckRecord,
       max: CHECKS_MAX,
     });
   }
@@ -84,8 +82,7 @@ export class ExternalChecks {
       this.#keepSound(after);
       return after;
     };
-    const edit = { edited, refusal: (guard: string) => refusal(guard, actor) };
-    return shownIfAny(await this.#records.change(account, id, edit, actor));
+    return shownIfAny(await this.#records.change(account, id, { edited }, actor));
   }
 
   /** false: no such check. Throws ServiceError check_in_use. */
@@ -117,14 +114,8 @@ export class ExternalChecks {
     this.#keepSound(record);
     const { speaks, url } = record;
     const answer = JSON.stringify(shown(record));
-    const refused = await this.#records.add(
-      account,
-      record,
-      { keeping, details: { speaks, url: withoutQuery(url) }, atMs, answer },
-      actor,
-    );
-    if (refused !== undefined) throw refusal(refused, actor);
-    return answer;
+    const addition = { keeping, details: { speaks, url: withoutQuery(url) }, atMs, answer };
+    return this.#records.add(account, record, addition, actor);
   }
 
   /** Throws ServiceError validation_failed. */
@@ -177,17 +168,10 @@ function shownIfAny(record: CheckRecord | null): ExternalCheck | null {
   return record === null ? null : shown(record);
 }
 
-function invalid(path: string, message: string): ServiceError {
-  return validationFailed('The check cannot be kept.', [{ path, message }]);
-}
+const invalid = (path: string, message: string) => cannotBeKept('check', path, message);
 
 function inUse(policies: readonly Policy[]): ServiceError {
   const names = policies.slice(0, POLICIES_SHOWN_MAX).map(({ name }) => JSON.stringify(name));
   const more = policies.length > names.length ? ` and ${policies.length - names.length} more` : '';
   return new ServiceError('check_in_use', `Policies name the check: ${names.join(', ')}${more}.`, { recorded: false });
-}
-
-function refusal(guard: string, actor: Actor): ServiceError {
-  if (guard === 'full') return invalid('/', tooMany('checks', CHECKS_MAX, actor));
-  return commonRefusal(guard, 'check');
 }

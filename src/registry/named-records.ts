@@ -14,6 +14,7 @@ import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
 import { OF_AGENT_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
+import { validationFailed } from '../common/validation.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
   AGAIN,
@@ -55,11 +56,11 @@ export type Named = {
 };
 
 type NamedKind<R> = {
-  kind: 'policy' | 'alert' | 'view' | 'connection' | 'check' | 'outgoing_feed';
+  kind: keyof typeof WORDS;
   hash: (account: string) => string;
   names: (account: string) => string;
-  /** A record from its text. */
-  read: (text: string) => R;
+  /** A record from its text; left out: as JSON. */
+  read?: (text: string) => R;
   /** Records of an account. */
   max: number;
 };
@@ -73,26 +74,32 @@ export type Read<R> = { text: string; record: R };
 
 /** What a kind adds to a change. */
 export type More = { guards?: readonly Guard[]; writes?: readonly CommandArgs[] };
-/** `answer`: what the caller gets, and a retry gets again; left out: the record as it is kept. */
-type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
-export type Edit<R> = Revisions & {
-  /** The record as it is to be; throws what is wrong with it. */
-  edited: (before: R) => R | Promise<R>;
-  more?: (before: R, after: R) => More;
-  /** What the audit entry says beyond what changed. */
-  details?: object;
-  /** What to throw for the guard `name`, `agent` or one of `more` that did not hold. */
-  refusal: (guard: string) => Error;
+/** What is said where a guard did not hold. */
+type Refusals = {
+  /** Where the request names the agent; left out: `/agent_id`. */
+  agentPath?: string;
+  /** What to throw for a guard of the kind's own; undefined: it is one that all kinds have. */
+  refusal?: (guard: string) => Error | undefined;
 };
+/** `answer`: what the caller gets, and a retry gets again; left out: the record as it is kept. */
+type Addition = More & Refusals & { keeping: Keeping; details: object; atMs: number; answer?: string };
+export type Edit<R> = Revisions &
+  Refusals & {
+    /** The record as it is to be; throws what is wrong with it. */
+    edited: (before: R) => R | Promise<R>;
+    more?: (before: R, after: R) => More;
+    /** What the audit entry says beyond what changed. */
+    details?: object;
+  };
 
 export class NamedRecords<R extends Named> {
   readonly #store: RegistryStore;
-  readonly #kind: NamedKind<R>;
+  readonly #kind: Required<NamedKind<R>>;
   readonly #now: () => number;
 
   constructor(store: RegistryStore, kind: NamedKind<R>) {
     this.#store = store;
-    this.#kind = kind;
+    this.#kind = { read: (text) => JSON.parse(text) as R, ...kind };
     this.#now = store.now ?? steadyNow;
   }
 
@@ -124,20 +131,22 @@ export class NamedRecords<R extends Named> {
     return inSlices(texts, this.#kind.read);
   }
 
-  /**
-   * Answers the name of the guard that did not hold: `name`, `agent`, `full`, `agent_full`, the kept answer's, or one
-   * of the addition's.
-   */
-  async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
+  /** The answer. Throws ServiceError validation_failed, name_taken, unavailable, and what the addition says. */
+  async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string> {
     const { keeping, details, atMs: at, answer = exactJson(record), guards = [], writes = [] } = addition;
-    if (record.agent_id !== null && !isId('agent', record.agent_id)) return 'agent';
+    if (record.agent_id !== null && !isId('agent', record.agent_id)) throw this.#refused('agent', addition, actor);
     const step = this.addition(account, record, { details, at }, actor);
     const { refused } = await commit(this.#store, {
       ...{ account, at, ...step },
       guards: [...keeping.guards, ...step.guards, ...this.#roomFor(account, record, actor), ...guards],
       writes: [...step.writes, ...writes, ...keeping.writes(answer)],
     });
-    return refused;
+    if (refused !== undefined) throw this.#refused(refused, addition, actor);
+    return answer;
+  }
+
+  #refused(guard: string, { agentPath, refusal }: Refusals, actor: Actor): Error {
+    return refusal?.(guard) ?? refusalOf(guard, this.#kind, actor, agentPath);
   }
 
   /** `full`, and `agent_full` where a key of the agent adds to what the agent has. */
@@ -188,7 +197,7 @@ export class NamedRecords<R extends Named> {
       if (changedFields(before, after).length === 0) return before;
       const at = this.#now();
       const step = this.update(account, { text, record: before }, { after, at, details: edit.details }, actor);
-      if (step === 'agent') throw edit.refusal(step);
+      if (step === 'agent') throw this.#refused(step, edit, actor);
       const { guards = [], writes = [] } = edit.more?.(before, after) ?? {};
       const { refused } = await commit(this.#store, {
         ...{ account, at, ...step },
@@ -197,7 +206,7 @@ export class NamedRecords<R extends Named> {
       });
       if (refused === undefined) return after;
       if (refused === 'record') return AGAIN;
-      throw edit.refusal(refused);
+      throw this.#refused(refused, edit, actor);
     });
   }
 
@@ -305,11 +314,43 @@ export class NamedRecords<R extends Named> {
   }
 }
 
-/** What to throw for a guard that every kind has, or else for none that is known. `kind`: as people call it. */
-export function commonRefusal(guard: string, kind: string): ServiceError {
-  if (guard === 'name') return new ServiceError('name_taken', `Another ${kind} has this name.`, { recorded: false });
-  if (guard === IDEMPOTENCY_GUARD) return tookTooLong();
-  throw new Error(`unexpected guard ${guard}`);
+/** As people call the kinds. */
+const WORDS = {
+  policy: ['policy', 'policies'],
+  alert: ['alert', 'alerts'],
+  view: ['view', 'views'],
+  connection: ['connection', 'connections'],
+  check: ['check', 'checks'],
+  outgoing_feed: ['outgoing feed', 'outgoing feeds'],
+} as const;
+
+/** What is wrong with a record that is to be kept. */
+export function cannotBeKept(kind: keyof typeof WORDS, path: string, message: string): ServiceError {
+  return validationFailed(`The ${WORDS[kind][0]} cannot be kept.`, [{ path, message }]);
+}
+
+/** What to throw for a guard that every kind has. */
+export function refusalOf(
+  guard: string,
+  { kind, max }: Pick<NamedKind<never>, 'kind' | 'max'>,
+  actor: Actor,
+  agentPath = '/agent_id',
+): ServiceError {
+  const [one, many] = WORDS[kind];
+  switch (guard) {
+    case 'name':
+      return new ServiceError('name_taken', `Another ${one} has this name.`, { recorded: false });
+    case IDEMPOTENCY_GUARD:
+      return tookTooLong();
+    case 'agent':
+      return cannotBeKept(kind, agentPath, 'no such agent');
+    case 'full':
+      return cannotBeKept(kind, '/', tooMany(many, max, actor));
+    case 'agent_full':
+      return cannotBeKept(kind, '/', AGENT_FULL);
+    default:
+      throw new Error(`unexpected guard ${guard}`);
+  }
 }
 
 /** What is said of a bound of the account, or of an agent (`what`: of which records). */
@@ -319,7 +360,7 @@ export function tooMany(what: string, max: number, actor: Actor): string {
     : `an account has at most ${max} ${what}`;
 }
 
-export const AGENT_FULL = `a key of an agent adds none once there are ${OF_AGENT_MAX} policies, alerts and keys of this agent`;
+const AGENT_FULL = `a key of an agent adds none once there are ${OF_AGENT_MAX} policies, alerts and keys of this agent`;
 
 /** For details and conditions: `agent_id` where there is one. */
 export function ofAgent(agent: string | null): { agent_id?: string } {

@@ -15,11 +15,9 @@ import type {
   OutgoingFeedState,
 } from '../../schemas/outgoing-feed.ts';
 import { isoTime } from '../../schemas/time.ts';
-import type { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { OUTGOING_FEEDS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
-import { validationFailed } from '../common/validation.ts';
 import {
   isS3Address,
   isSyslogAddress,
@@ -32,7 +30,7 @@ import type { Keys } from '../redis/keys.ts';
 import { answering, type CommandArgs, commit, is, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
-import { commonRefusal, NamedRecords, tooMany } from './named-records.ts';
+import { cannotBeKept, NamedRecords } from './named-records.ts';
 import type { Actor } from './principal.ts';
 import { newSecret, rotatedSecret } from './webhook-secret.ts';
 
@@ -98,17 +96,17 @@ export class OutgoingFeeds {
     };
     const { keys } = this.#store;
     const more = (_: OutgoingFeedRecord, after: OutgoingFeedRecord) => ({ writes: outgoingTurn(keys, account, after) });
-    const edit = { edited, more, refusal: (guard: string) => refusal(guard, actor) };
-    return answering(async () => this.#shown(account, await this.#records.change(account, id, edit, actor)));
+    return answering(async () =>
+      this.#shown(account, await this.#records.change(account, id, { edited, more }, actor)),
+    );
   }
 
   /** A new secret; the one before signs beside it for a day. null: no such outgoing feed. */
   async rotateSecret(account: string, id: string, actor: Actor): Promise<OutgoingFeedCreated | null> {
     const at = (this.#store.now ?? steadyNow)();
     const edited = (before: OutgoingFeedRecord): OutgoingFeedRecord => ({ ...before, ...rotatedSecret(before, at) });
-    const edit = { edited, refusal: (guard: string) => refusal(guard, actor) };
     return answering(async () => {
-      const record = await this.#records.change(account, id, edit, actor);
+      const record = await this.#records.change(account, id, { edited }, actor);
       return record === null ? null : { ...(await this.#shown(account, record))!, secret: record.secret };
     });
   }
@@ -149,9 +147,7 @@ export class OutgoingFeeds {
     const answer = JSON.stringify({ ...shown(record), secret });
     const details = { url: withoutQuery(url), topics, format };
     const writes = outgoingTurn(this.#store.keys, account, record);
-    const refused = await this.#records.add(account, record, { keeping, details, atMs, answer, writes }, actor);
-    if (refused !== undefined) throw refusal(refused, actor);
-    return answer;
+    return this.#records.add(account, record, { keeping, details, atMs, answer, writes }, actor);
   }
 
   async #shown(account: string, record: OutgoingFeedRecord | null): Promise<OutgoingFeed | null> {
@@ -226,11 +222,4 @@ function problemOf(url: string, allowedHosts: ReadonlySet<string>): unknown {
   return isS3Address(url) ? s3Target(url, allowedHosts) : urlProblem(url, allowedHosts);
 }
 
-function invalid(path: string, message: string): ServiceError {
-  return validationFailed('The outgoing feed cannot be kept.', [{ path, message }]);
-}
-
-function refusal(guard: string, actor: Actor): ServiceError {
-  if (guard === 'full') return invalid('/', tooMany('outgoing feeds', OUTGOING_FEEDS_MAX, actor));
-  return commonRefusal(guard, 'outgoing feed');
-}
+const invalid = (path: string, message: string) => cannotBeKept('outgoing_feed', path, message);

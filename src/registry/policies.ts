@@ -10,7 +10,6 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import type { ServiceError } from '../common/errors.ts';
-import { exactJson } from '../common/exact-json.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SEQUENCES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
@@ -23,7 +22,7 @@ import { answering, type Guard, present, type RegistryStore } from './commit.ts'
 import { hasNamedCheck, NO_CHECK, namedCheck } from './external-checks.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
-import { AGENT_FULL, commonRefusal, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
+import { cannotBeKept, type Edit, type More, NamedRecords, refusalOf, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import { startMistakes, startOf } from './policy-starts.ts';
 import { type Actor, isWithin, keepWithin, waitingAs } from './principal.ts';
@@ -193,10 +192,9 @@ export class Policies {
     const { guards = [], writes = [] } = this.#counted(account, policy, actor);
     const copied = original === undefined ? [] : [isThere(this.#keys, account, original.id)];
     const more = { guards: [...guards, ...copied, ...namedCheck(this.#keys, account, policy)], writes };
-    const addition = { keeping, details: creationDetails(policy), atMs, ...more };
-    const refused = await this.#records.add(account, policy, addition, actor);
-    if (refused !== undefined) throw refusal(refused, actor);
-    return exactJson(policy);
+    const refusing = (guard: string) => refusal(guard, actor);
+    const addition = { keeping, details: creationDetails(policy), atMs, ...more, refusal: refusing };
+    return this.#records.add(account, policy, addition, actor);
   }
 
   async #made(
@@ -304,25 +302,18 @@ export async function checkCompiles(work: PolicyWork, inName: string, policy: Po
 }
 
 export function refusal(guard: string, actor: Actor): ServiceError {
-  const invalid = (detail: ErrorDetail) => validationFailed('The policy cannot be kept.', [detail]);
   switch (guard) {
-    case 'agent':
-      return invalid({ path: '/agent_id', message: 'no such agent' });
-    case 'full':
-      return invalid({ path: '/', message: tooMany('policies', POLICIES_MAX, actor) });
-    case 'agent_full':
-      return invalid({ path: '/', message: AGENT_FULL });
     case 'check':
-      return invalid(NO_CHECK);
+      return cannotBeKept('policy', NO_CHECK.path, NO_CHECK.message);
     case 'original':
-      return invalid({ path: '/shadow_of', message: 'no such policy' });
+      return cannotBeKept('policy', '/shadow_of', 'no such policy');
     case 'shadows':
-      return invalid({ path: '/status', message: tooMany('active shadows', SHADOWS_ACTIVE_MAX, actor) });
+      return cannotBeKept('policy', '/status', tooMany('active shadows', SHADOWS_ACTIVE_MAX, actor));
     case 'sequences':
-      return invalid({ path: '/status', message: tooMany('active sequences', SEQUENCES_ACTIVE_MAX, actor) });
+      return cannotBeKept('policy', '/status', tooMany('active sequences', SEQUENCES_ACTIVE_MAX, actor));
     case 'active':
-      return invalid({ path: '/status', message: tooMany('active policies', POLICIES_ACTIVE_MAX, actor) });
+      return cannotBeKept('policy', '/status', tooMany('active policies', POLICIES_ACTIVE_MAX, actor));
     default:
-      return commonRefusal(guard, 'policy');
+      return refusalOf(guard, { kind: 'policy', max: POLICIES_MAX }, actor);
   }
 }

@@ -4,15 +4,13 @@
 // Failure: Redis away is `unavailable`; nothing is half made.
 import { isoTime } from '../../schemas/time.ts';
 import type { SavedView, ViewCreate } from '../../schemas/view.ts';
-import type { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { VIEWS_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
-import { validationFailed } from '../common/validation.ts';
 import { answering, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
-import { commonRefusal, type Named, NamedRecords, tooMany } from './named-records.ts';
+import { type Named, NamedRecords } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
 type ViewRecord = SavedView & Named;
@@ -27,7 +25,6 @@ export class Views {
       kind: 'view',
       hash: store.keys.views,
       names: store.keys.viewNames,
-      read: (text) => JSON.parse(text) as ViewRecord,
       max: VIEWS_MAX,
     });
   }
@@ -53,22 +50,10 @@ export class Views {
     const view = { id: mintId('view', atMs), name, screen, query, created_at: isoTime(atMs) };
     const answer = JSON.stringify(view);
     const record: ViewRecord = { ...view, agent_id: null };
-    const refused = await this.#records.add(
-      account,
-      record,
-      { keeping, details: { screen, query }, atMs, answer },
-      actor,
-    );
-    if (refused !== undefined) throw refusal(refused, actor);
-    return answer;
+    return this.#records.add(account, record, { keeping, details: { screen, query }, atMs, answer }, actor);
   }
 }
 
 function shownOf({ id, name, screen, query, created_at }: ViewRecord): SavedView {
   return { id, name, screen, query, created_at };
-}
-
-function refusal(guard: string, actor: Actor): ServiceError {
-  if (guard !== 'full') return commonRefusal(guard, 'view');
-  return validationFailed('The view cannot be kept.', [{ path: '/', message: tooMany('views', VIEWS_MAX, actor) }]);
 }
