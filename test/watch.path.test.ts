@@ -4,10 +4,11 @@ import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
 import { readConfig } from '../src/process/config.ts';
 import { makeKeys } from '../src/processes/clients.ts';
-import { connectCommands, waitUntilReady } from '../src/redis/client.ts';
+import { connectCommands } from '../src/redis/client.ts';
 import { Accounts } from '../src/registry/accounts.ts';
 import { Api } from './support/api.ts';
 import { pause } from './support/raw-http.ts';
+import { opened } from './support/redis.ts';
 import { startService } from './support/service.ts';
 
 t.test('silent agents and keys over their limit are notified', async (t) => {
@@ -16,9 +17,7 @@ t.test('silent agents and keys over their limit are notified', async (t) => {
   await api.describe();
   const keys = makeKeys(readConfig({}));
   const { redisUrl: url, redisCluster: cluster } = await service.addresses();
-  const redis = connectCommands({ url, cluster });
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
+  const redis = await opened(t, connectCommands({ url, cluster }));
   // A group of our own holds the entries back: else they leave their stream as soon as they have been dealt with.
   for (let p = 0; p < keys.partitions; p++) await redis.xgroup('CREATE', keys.signals(p), 'test', '$', 'MKSTREAM');
   const signals = async (trigger: Signal['trigger']): Promise<Signal[]> => {

@@ -7,21 +7,19 @@ import { DailyVerification, readVerification } from '../../src/audit/daily-verif
 import type { VerifyOptions } from '../../src/audit/verifier.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { LEASE_MS } from '../../src/common/limits.ts';
-import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { acquireLease } from '../../src/streams/lease.ts';
 import { silent } from '../streams/harness.ts';
 import { pause } from '../support/raw-http.ts';
-import { startRedis } from '../support/redis.ts';
+import { opened, startRedis } from '../support/redis.ts';
 
 const DAY_MS = 86_400_000;
 const NOW = Date.parse('2026-11-20T00:00:00Z');
 
 async function begin(t: Test) {
   const { address } = await startRedis(t);
-  const redis = connectCommands(address);
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 10_000);
+  const redis = await opened(t, connectCommands(address));
   const keys = new Keys({ prefix: 'gh-', partitions: 1 });
   const ids = [mintId('account', NOW - 90 * DAY_MS), mintId('account', NOW - 80 * DAY_MS)].sort();
   const asked: { account: string; fromMs: number; toMs?: number }[] = [];

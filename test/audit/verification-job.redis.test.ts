@@ -7,10 +7,10 @@ import { VerificationJobs } from '../../src/audit/verification-job.ts';
 import { VerificationWorker } from '../../src/audit/verification-worker.ts';
 import type { VerifyOptions } from '../../src/audit/verifier.ts';
 import { mintId } from '../../src/common/ids.ts';
-import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { silent } from '../streams/harness.ts';
-import { startRedis } from '../support/redis.ts';
+import { opened, startRedis } from '../support/redis.ts';
 
 const DAY_MS = 86_400_000;
 const REGISTRY = 3;
@@ -19,9 +19,7 @@ type Finds = (asked: Window) => Partial<AuditVerification> | Error;
 
 async function begin(t: Test) {
   const { address } = await startRedis(t);
-  const redis = connectCommands(address);
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 10_000);
+  const redis = await opened(t, connectCommands(address));
   const keys = new Keys({ prefix: 'gh-', partitions: 1 });
   const bornMs = Date.now() - 64 * DAY_MS;
   const account = mintId('account', bornMs);

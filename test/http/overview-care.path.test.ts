@@ -1,10 +1,11 @@
 // What the overview says of the service itself, to those who look after it: entries that were put aside, a backup that
 // is old, audit chains that did not verify. Found in the service's own Redis, as the pipelines and commands leave it.
 import t from 'tap';
-import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
+import { opened } from '../support/redis.ts';
 import { startService } from '../support/service.ts';
 
 t.setTimeout(300_000);
@@ -13,9 +14,7 @@ const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
 const api = new Api(t, service);
 await api.describe();
 const { redisUrl, redisCluster } = await service.addresses();
-const redis = connectCommands({ url: redisUrl, cluster: redisCluster });
-t.teardown(() => redis.disconnect());
-await waitUntilReady(redis, 60_000);
+const redis = await opened(t, connectCommands({ url: redisUrl, cluster: redisCluster }));
 const keys = new Keys({ prefix: 'gh-', partitions: 8 });
 
 const careOf = async (of = api) => (await of.get('/v1/overview')).json.attention;

@@ -6,8 +6,8 @@ import { DECISION_REPEATED_MS } from '../../src/common/limits.ts';
 import { keptVerdicts, readVerdicts } from '../../src/ingest/kept-verdicts.ts';
 import { readConfig } from '../../src/process/config.ts';
 import { makeCommands, makeKeys } from '../../src/processes/clients.ts';
-import { waitUntilReady } from '../../src/redis/client.ts';
 import { type Answer, Api } from '../support/api.ts';
+import { opened } from '../support/redis.ts';
 import { startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
@@ -16,9 +16,7 @@ await api.describe();
 const { account_id: account } = (await api.get('/v1/session')).json;
 const { redisUrl, redisCluster } = await service.addresses();
 const config = readConfig({ GATEHOUSE_REDIS_URL: redisUrl, GATEHOUSE_REDIS_CLUSTER: String(redisCluster) });
-const redis = makeCommands(config);
-t.teardown(() => redis.disconnect());
-await waitUntilReady(redis, 60_000);
+const redis = await opened(t, makeCommands(config));
 const keys = makeKeys(config);
 
 /** Each point asked about the same thing: a call, or a text that goes to a model. */

@@ -13,10 +13,10 @@ import {
   type SpendOperation,
   SpendStore,
 } from '../../src/policy/quotas/spend-store.ts';
-import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { type Commands, connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { ReferenceBudget } from '../reference/budgets.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 
 const server = await startRedis(t, { single: true });
 const keys = new Keys({ prefix: 'budgets-', partitions: 2 });
@@ -28,9 +28,7 @@ const LIFE_MS = 2 * WINDOW_MS;
 type Front = { spends: SpendBatcher; store: SpendStore; redis: Commands };
 
 async function front(t: Test): Promise<Front> {
-  const redis = untilConnected(connectCommands(server.address));
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
+  const redis = await opened(t, untilConnected(connectCommands(server.address)));
   const store = new SpendStore(redis, keys);
   return { store, redis, spends: new SpendBatcher(store) };
 }

@@ -8,9 +8,9 @@ import { QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/common/limits.ts';
 import { type QuotaGrant, RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
 import type { RateCheck } from '../../src/policy/judgement.ts';
 import { Counters } from '../../src/policy/quotas/counters.ts';
-import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { type Commands, connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 
 const server = await startRedis(t, { single: true });
 const keys = new Keys({ prefix: 'rateLimits-', partitions: 2 });
@@ -27,9 +27,7 @@ function limit(threshold: number, windowMs = WINDOW_MS): RateCheck {
 type Front = { rateLimits: RateLimitBatcher; redis: Commands };
 
 async function front(t: Test): Promise<Front> {
-  const redis = untilConnected(connectCommands(server.address));
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
+  const redis = await opened(t, untilConnected(connectCommands(server.address)));
   return { rateLimits: new RateLimitBatcher(new Counters(redis), keys), redis };
 }
 

@@ -14,10 +14,10 @@ import { RuleSet } from '../../src/policy/engine.ts';
 import type { SequenceTerms } from '../../src/policy/kinds/sequence.ts';
 import { Counters } from '../../src/policy/quotas/counters.ts';
 import { SequenceStore, settledWrites } from '../../src/policy/quotas/sequence-store.ts';
-import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { type Commands, connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { AppendCaller } from '../../src/streams/append.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 import { agent, agentId, CODECS, JSON_CODEC, type PolicyOrder, policiesOf, requestId, submitted } from './support.ts';
 
@@ -25,11 +25,8 @@ const server = await startRedis(t);
 const keys = new Keys({ prefix: 'ingest-sequences-', partitions: 2 });
 const redis = await connect(t);
 
-async function connect(t: Test): Promise<Commands> {
-  const redis = untilConnected(connectCommands(server.address));
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
-  return redis;
+function connect(t: Test): Promise<Commands> {
+  return opened(t, untilConnected(connectCommands(server.address)));
 }
 
 type Match = { policy_id: string; detail: { after?: { event_id: string; path?: string }[]; [key: string]: unknown } };

@@ -6,7 +6,7 @@ import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import type { Delivery } from '../../schemas/delivery.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/common/ids.ts';
-import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
@@ -14,6 +14,7 @@ import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 import { pause } from '../support/raw-http.ts';
+import { opened } from '../support/redis.ts';
 import { startService } from '../support/service.ts';
 
 const hook = await startReceiver(t);
@@ -117,9 +118,7 @@ t.test('signals of the signal streams are notified, and one that was appended tw
   const alert = await newAlert({ trigger: 'anomaly_detected', conditions: { severity: 'medium' } });
   const account = (await api.get('/v1/account')).json.id as string;
   const { redisUrl, redisCluster } = await service.addresses();
-  const redis = connectCommands({ url: redisUrl, cluster: redisCluster });
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
+  const redis = await opened(t, connectCommands({ url: redisUrl, cluster: redisCluster }));
   const keys = new Keys({ prefix: 'gh-', partitions: 8 });
   const signal = (id: string, severity: Signal['severity']): Signal => ({
     ...{ id: `anomaly_detected/${id}`, trigger: 'anomaly_detected', account, agent: mintId('agent', 1), severity },

@@ -8,16 +8,14 @@ import { ReplayedCounters } from '../../src/policy/replay/replayed-counters.ts';
 import { readAsset } from '../../src/process/assets.ts';
 import { type Commands, connectCommands, RedisUnavailable, waitUntilReady } from '../../src/redis/client.ts';
 import { OwnTime } from '../support/own-time.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
 
 const seed = SEED;
 t.comment(`seed ${seed}`);
 
 const redis = await startRedis(t);
-const client = untilConnected(connectCommands(redis.address));
-t.teardown(() => client.disconnect());
-await waitUntilReady(client, 60_000);
+const client = await opened(t, untilConnected(connectCommands(redis.address)));
 const counters = new Counters(client);
 
 async function take(checks: CounterCheck[], by: Counters = counters): Promise<number[]> {
@@ -122,9 +120,7 @@ t.test('many counters asked for at once are counted each by itself, whatever the
 
 t.test('counters of one hash tag go in one call, so many at most that Redis is not held up', async (t) => {
   const single = await startRedis(t, { single: true });
-  const own = untilConnected(connectCommands(single.address));
-  t.teardown(() => own.disconnect());
-  await waitUntilReady(own, 60_000);
+  const own = await opened(t, untilConnected(connectCommands(single.address)));
   const mine = new Counters(own);
   await mine.take([check()]); // the script is known from here on
   const calls = async () =>
@@ -312,9 +308,7 @@ t.test(
   'a Redis that is full or gone grants nothing: the call fails; what was counted is still counted afterwards',
   async (t) => {
     const single = await startRedis(t, { single: true });
-    const own = untilConnected(connectCommands(single.address));
-    t.teardown(() => own.disconnect());
-    await waitUntilReady(own, 60_000);
+    const own = await opened(t, untilConnected(connectCommands(single.address)));
     const mine = new Counters(own);
     const one = check();
     t.strictSame(await take([{ ...one, count: 5 }], mine), [5]);

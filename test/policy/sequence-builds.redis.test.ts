@@ -7,11 +7,11 @@ import { type PastEvent, SequenceStore } from '../../src/policy/quotas/sequence-
 import type { Memory, SequenceEvent, SequenceMatch } from '../../src/policy/sequences/sequence-answer.ts';
 import { laterMarks } from '../../src/policy/sequences/sequence-memory.ts';
 import { ZERO } from '../../src/policy/sequences/summed-amount.ts';
-import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { type Commands, connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { activeWrites } from '../../src/registry/active-policies.ts';
 import { writesOf } from '../../src/registry/restore.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 const server = await startRedis(t);
@@ -23,11 +23,8 @@ const MEMORY: Memory = {
   ...{ name: 'pol_1/m', windowMs: WINDOW_MS, steps: 2, atLeast: 2, hasUnless: true, most: null },
 };
 
-async function connect(t: Test): Promise<Commands> {
-  const redis = untilConnected(connectCommands(server.address));
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
-  return redis;
+function connect(t: Test): Promise<Commands> {
+  return opened(t, untilConnected(connectCommands(server.address)));
 }
 
 /** What an event is: places of steps (0: `unless`), and whether it is asked about. */

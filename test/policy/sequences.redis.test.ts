@@ -11,10 +11,10 @@ import type {
 } from '../../src/policy/sequences/sequence-answer.ts';
 import { laterMarks, SequenceMemory } from '../../src/policy/sequences/sequence-memory.ts';
 import { limitOf, ZERO } from '../../src/policy/sequences/summed-amount.ts';
-import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { type Commands, connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { type PlainEvent, type PlainPart, type PlainPolicy, PlainSequences } from '../reference/sequences.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 import { randomFrom, runs, SEED } from '../support/seed.ts';
 
 const server = await startRedis(t);
@@ -24,11 +24,8 @@ const EVENTS = 60;
 /** Far from what a test takes: Redis lets go of scopes by its own clock. */
 const WINDOW_MS = 600_000;
 
-async function connect(t: Test): Promise<Commands> {
-  const redis = untilConnected(connectCommands(server.address));
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
-  return redis;
+function connect(t: Test): Promise<Commands> {
+  return opened(t, untilConnected(connectCommands(server.address)));
 }
 
 type Random = () => number;

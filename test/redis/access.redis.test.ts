@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { aclRules, refusedAccess } from '../../src/redis/access.ts';
-import { type Commands, connectCommands, redisError, waitUntilReady } from '../../src/redis/client.ts';
-import { startRedis } from '../support/redis.ts';
+import { type Commands, connectCommands, redisError } from '../../src/redis/client.ts';
+import { opened, startRedis } from '../support/redis.ts';
 import { runCli } from '../support/service.ts';
 import { filesIn, read } from '../support/sources.ts';
 
@@ -13,9 +13,7 @@ const RULES = aclRules('gh-');
 /** Redis with a user of these rules: its address as that user, and a connection that may do anything. */
 async function withUser(t: Test, rules: readonly string[]): Promise<{ url: string; admin: Commands }> {
   const { address } = await startRedis(t, { single: true });
-  const admin = connectCommands(address);
-  t.teardown(() => admin.disconnect());
-  await waitUntilReady(admin, 60_000);
+  const admin = await opened(t, connectCommands(address));
   await (admin as Extract<Commands, { acl: unknown }>).acl('SETUSER', 'limited', 'on', '>secret', ...rules);
   return { url: address.url.replace('redis://', 'redis://limited:secret@'), admin };
 }
@@ -23,9 +21,7 @@ async function withUser(t: Test, rules: readonly string[]): Promise<{ url: strin
 async function refusedTo(t: Test, rules: readonly string[], replicas?: number): Promise<string[]> {
   const { url, admin } = await withUser(t, rules);
   const address = { url, cluster: false, ...(replicas === undefined ? {} : { replicas }) };
-  const client = connectCommands({ url, cluster: false });
-  t.teardown(() => client.disconnect());
-  await waitUntilReady(client, 60_000);
+  const client = await opened(t, connectCommands({ url, cluster: false }));
   const refused = await refusedAccess(client, address, 'gh-');
   t.same(await admin.keys('*'), [], 'asking has no effect');
   return refused;
@@ -69,9 +65,7 @@ t.test('what a script may not do is a refusal, not a fault of ours', async (t) =
     t,
     RULES.filter((rule) => rule !== '+hset'),
   );
-  const client = connectCommands({ url, cluster: false });
-  t.teardown(() => client.disconnect());
-  await waitUntilReady(client, 60_000);
+  const client = await opened(t, connectCommands({ url, cluster: false }));
   const refused = await client.eval("return redis.call('HSET', KEYS[1], 'f', 0)", 1, '{gh-g}:a').catch(redisError);
   t.match(refused, { name: 'RedisUnavailable', sent: false, canRetry: false });
 });

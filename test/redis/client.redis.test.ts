@@ -1,11 +1,10 @@
 // What becomes of a command when Redis dies, stalls, fills up or loads: it settles soon, says whether it may have been
 // done, and is never done twice by a writer.
 import { setTimeout as sleep } from 'node:timers/promises';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { REDIS_TIMEOUT_MS } from '../../src/common/limits.ts';
 import { describeError } from '../../src/process/log.ts';
 import {
-  type Commands,
   connectCommands,
   connectWriter,
   RedisUnavailable,
@@ -14,16 +13,17 @@ import {
 } from '../../src/redis/client.ts';
 import { Script } from '../../src/redis/script.ts';
 import { OwnTime } from '../support/own-time.ts';
-import { type RedisProcess, startCluster, startRedis, type TestRedis, untilConnected } from '../support/redis.ts';
+import {
+  opened,
+  type RedisProcess,
+  startCluster,
+  startRedis,
+  type TestRedis,
+  untilConnected,
+} from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 
 const CLUSTER = process.env.GATEHOUSE_TEST_REDIS_CLUSTER === '1';
-
-async function open(t: Test, client: Commands): Promise<Commands> {
-  t.teardown(() => client.disconnect());
-  await waitUntilReady(client, 60_000);
-  return client;
-}
 
 /** The server that has the key. */
 async function serverOf({ servers }: TestRedis, key: string): Promise<RedisProcess> {
@@ -54,7 +54,7 @@ async function failure(promise: Promise<unknown>): Promise<{ error: RedisUnavail
 
 t.test('what a master of a Cluster that is away is not sent is certainly not done', async (t) => {
   const started = await startCluster(t);
-  const writer = await open(t, untilConnected(connectWriter(started.address)));
+  const writer = await opened(t, untilConnected(connectWriter(started.address)));
   const server = await serverOf(started, 's');
   const exited = new Promise((resolve) => server.child.once('exit', resolve));
   server.child.kill('SIGKILL');
@@ -73,7 +73,7 @@ t.test('what a master of a Cluster that is away is not sent is certainly not don
 
 t.test('a command in flight when Redis dies settles at once, and it is never sent twice', async (t) => {
   const started = await startRedis(t);
-  const writer = await open(t, untilConnected(connectWriter(started.address)));
+  const writer = await opened(t, untilConnected(connectWriter(started.address)));
   const server = await serverOf(started, 's');
   for (let round = 1; round <= 3; round++) {
     // Stopped, Redis has the command in its socket; killed, it is unknown whether it was done.
@@ -101,8 +101,8 @@ t.test('a command in flight when Redis dies settles at once, and it is never sen
 t.test('an answer that is lost on the way makes one entry, not two', async (t) => {
   const { servers } = await startRedis(t, { single: true });
   const proxy = await startTcpProxy(t, servers[0]!.port);
-  const writer = await open(t, connectWriter({ url: `redis://127.0.0.1:${proxy.port}`, cluster: false }));
-  const direct = await open(t, connectCommands({ url: `redis://127.0.0.1:${servers[0]!.port}`, cluster: false }));
+  const writer = await opened(t, connectWriter({ url: `redis://127.0.0.1:${proxy.port}`, cluster: false }));
+  const direct = await opened(t, connectCommands({ url: `redis://127.0.0.1:${servers[0]!.port}`, cluster: false }));
   for (let i = 0; i < 5; i++) {
     proxy.swallowAnswers();
     const sent = failure(writer.xadd('s', '*', 'n', String(i)));
@@ -117,7 +117,7 @@ t.test('an answer that is lost on the way makes one entry, not two', async (t) =
 t.test('a Redis that stalls is given up in time, and a dead cable is noticed', async (t) => {
   const { servers } = await startRedis(t, { single: true });
   const proxy = await startTcpProxy(t, servers[0]!.port);
-  const writer = await open(t, connectWriter({ url: `redis://127.0.0.1:${proxy.port}`, cluster: false }));
+  const writer = await opened(t, connectWriter({ url: `redis://127.0.0.1:${proxy.port}`, cluster: false }));
   proxy.swallowAnswers();
   const start = performance.now();
   const { error, ms } = await failure(writer.xadd('s', '*', 'a', 'b'));
@@ -132,9 +132,9 @@ t.test('a Redis that stalls is given up in time, and a dead cable is noticed', a
 
 t.test('a refusal for now differs from an error', async (t) => {
   const { address, servers } = await startRedis(t);
-  const redis = await open(t, connectWriter(address));
+  const redis = await opened(t, connectWriter(address));
   const nodes = servers.map(({ port }) => connectWriter({ url: `redis://127.0.0.1:${port}`, cluster: false }));
-  for (const node of nodes) await open(t, node);
+  for (const node of nodes) await opened(t, node);
   const write = new Script<number>('write', `#!lua\nreturn redis.call('INCR', KEYS[1])`);
   t.equal(await write.run(redis, ['n'], []), 1);
   const onAll = (name: string, value: string) => Promise.all(nodes.map((node) => node.config('SET', name, value)));
@@ -165,7 +165,7 @@ t.test('a refusal for now differs from an error', async (t) => {
 
 t.test('what was to be written is not in the log line of its refusal', async (t) => {
   const redis = await startRedis(t);
-  const client = await open(t, connectWriter(redis.address));
+  const client = await opened(t, connectWriter(redis.address));
   await client.set('{a}text', 'x');
   const error = await client.hset('{a}text', 'alert', '{"secret":"whsec_c2VjcmV0"}').catch((error: unknown) => error);
   t.match(describeError(error), { message: /^WRONGTYPE/, command: 'hset' });
@@ -174,11 +174,11 @@ t.test('what was to be written is not in the log line of its refusal', async (t)
 
 t.test('a script survives a Redis that has forgotten it', async (t) => {
   const { address, servers } = await startRedis(t);
-  const redis = await open(t, connectCommands(address));
+  const redis = await opened(t, connectCommands(address));
   const echo = new Script<[string, null]>('echo', `#!lua\nreturn {ARGV[1], false}`);
   t.same(await echo.run(redis, ['{a}'], ['ü']), ['ü', null]);
   for (const { port } of servers) {
-    const node = await open(t, connectCommands({ url: `redis://127.0.0.1:${port}`, cluster: false }));
+    const node = await opened(t, connectCommands({ url: `redis://127.0.0.1:${port}`, cluster: false }));
     await node.script('FLUSH');
   }
   t.same(await echo.runBuffer(redis, ['{a}'], [Buffer.from([255])]), [Buffer.from([255]), null]);

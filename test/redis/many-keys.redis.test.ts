@@ -1,13 +1,11 @@
 // One look at many keys, against a single Redis and a Cluster (GATEHOUSE_TEST_REDIS_CLUSTER=1): the same answers.
 import t from 'tap';
-import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { connectCommands } from '../../src/redis/client.ts';
 import { dueMembers, streamLengths } from '../../src/redis/many-keys.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 
 const { address } = await startRedis(t);
-const redis = untilConnected(connectCommands(address));
-t.teardown(() => redis.disconnect());
-await waitUntilReady(redis, 60_000);
+const redis = await opened(t, untilConnected(connectCommands(address)));
 /** In slots of different masters. */
 const names = Array.from({ length: 12 }, (_, i) => `{many-${i}}`);
 

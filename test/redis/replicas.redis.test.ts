@@ -12,7 +12,7 @@ import {
   waitUntilReady,
 } from '../../src/redis/client.ts';
 import { Script } from '../../src/redis/script.ts';
-import { type RedisProcess, replicaOf, startCluster, startRedis, type TestRedis } from '../support/redis.ts';
+import { opened, type RedisProcess, replicaOf, startCluster, startRedis, type TestRedis } from '../support/redis.ts';
 
 const SLOT_OF_FIRST = '{a}'; // 15495: of the third master
 const kept = new Script<number>('kept', "return redis.call('INCR', KEYS[1])", { acknowledges: true });
@@ -23,18 +23,12 @@ async function start(t: Test): Promise<{ redis: TestRedis; master: RedisProcess;
   return { redis, master, replica: await replicaOf(redis.servers, master) };
 }
 
-async function open(t: Test, client: Commands): Promise<Commands> {
-  t.teardown(() => client.disconnect());
-  await waitUntilReady(client, 10_000);
-  return client;
-}
-
 const add = (client: Commands, id: number) => client.xadd(`${SLOT_OF_FIRST}s`, '*', 'id', id);
 
 t.test('a write is answered when a replica has it, and not otherwise', async (t) => {
   const { redis, replica } = await start(t);
-  const writer = await open(t, connectWriter(redis.address));
-  const plain = await open(t, connectCommands(redis.address));
+  const writer = await opened(t, connectWriter(redis.address));
+  const plain = await opened(t, connectCommands(redis.address));
   await add(writer, 1);
   replica.child.kill('SIGSTOP');
   const error = await add(writer, 2).then(
@@ -51,7 +45,7 @@ t.test('a write is answered when a replica has it, and not otherwise', async (t)
 
 t.test('what is sent together shares a WAIT', async (t) => {
   const { redis } = await start(t);
-  const writer = await open(t, connectWriter(redis.address));
+  const writer = await opened(t, connectWriter(redis.address));
   await add(writer, 0);
   const waits = async () => {
     const node = connectCommands({ url: `redis://127.0.0.1:${redis.servers[2]!.port}`, cluster: false });
@@ -69,7 +63,7 @@ t.test('what is sent together shares a WAIT', async (t) => {
 
 t.test('a master that dies ahead of its replica takes nothing along that was acknowledged', async (t) => {
   const { redis, master, replica } = await start(t);
-  const writer = await open(t, connectWriter(redis.address));
+  const writer = await opened(t, connectWriter(redis.address));
   const acknowledged = new Set<string>();
   let next = 0;
   let isOver = false;
@@ -109,7 +103,7 @@ t.test('a master that dies ahead of its replica takes nothing along that was ack
 
 t.test('a replica that most masters hold to be dead holds nothing up', async (t) => {
   const { redis, replica } = await start(t);
-  const commands = await open(t, connectCommands(redis.address));
+  const commands = await opened(t, connectCommands(redis.address));
   t.not(acknowledging(commands), commands);
   replica.child.kill('SIGKILL');
   const untilMs = performance.now() + 20_000;
@@ -129,7 +123,7 @@ t.test('a number that was set is asked for of a single Redis, too', async (t) =>
   t.teardown(() => strict.disconnect());
   await t.rejects(waitUntilReady(strict, 500), { cause: { name: 'NotReplicated' } });
   await t.rejects(strict.set('a', 1), { name: 'NotReplicated' });
-  const commands = await open(t, connectCommands(address));
+  const commands = await opened(t, connectCommands(address));
   t.equal(acknowledging(commands), commands, 'none is asked for by itself');
   t.equal(await commands.get('a'), '1');
 });

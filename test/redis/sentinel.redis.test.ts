@@ -6,11 +6,11 @@ import type { Redis } from 'ioredis';
 import t from 'tap';
 import { sentinelAddressOf } from '../../src/common/sentinel-address.ts';
 import { readConfig, secretsIn } from '../../src/process/config.ts';
-import { acknowledging, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { acknowledging, connectCommands } from '../../src/redis/client.ts';
 import { TrackedReads } from '../../src/redis/tracked-reads.ts';
 import { shownAddress } from '../../src/stores/faults.ts';
 import { eventually } from '../streams/harness.ts';
-import { restricted, startSentinels } from '../support/redis.ts';
+import { opened, restricted, startSentinels } from '../support/redis.ts';
 
 const KEY = '{gh-g}:a';
 const OTHER_KEY = '{gh-g}:b';
@@ -45,9 +45,7 @@ t.test('commands and tracked reads follow a promotion, and what is acknowledged 
   const { servers } = redis;
   const address = await restricted(t, redis);
   const [master, replica] = servers;
-  const commands = connectCommands(address);
-  t.teardown(() => commands.disconnect());
-  await waitUntilReady(commands, 10_000);
+  const commands = await opened(t, connectCommands(address));
   let invalidated = 0;
   const reads = new TrackedReads(address, (key) => {
     if (key === null) invalidated++;
@@ -85,9 +83,7 @@ t.test('commands and tracked reads follow a promotion, and what is acknowledged 
 
 t.test('a client that is cut off while it asks the Sentinels comes back', async (t) => {
   const redis = await startSentinels(t);
-  const client = connectCommands(await restricted(t, redis)) as Redis;
-  t.teardown(() => client.disconnect());
-  await waitUntilReady(client, 10_000);
+  const client = await opened(t, connectCommands(await restricted(t, redis)) as Redis);
   const ends: string[] = [];
   client.on('end', () => ends.push(client.status));
   // As ioredis does when Sentinels say that another master was chosen: it may be asking them at that moment.

@@ -6,7 +6,7 @@ import { ServiceError } from '../../src/common/errors.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { Policies } from '../../src/registry/policies.ts';
-import { startRedis } from '../support/redis.ts';
+import { opened, startRedis } from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { actor, connectStore, eventually, journalOf, newAccount } from './harness.ts';
 
@@ -90,9 +90,7 @@ t.test('through kills of Redis every acknowledged change is there with its journ
   running = false;
   await Promise.all(writers);
 
-  const reader = connectCommands(started.address);
-  t.teardown(() => reader.disconnect());
-  await waitUntilReady(reader, 60_000);
+  const reader = await opened(t, connectCommands(started.address));
   const { keys } = store;
   const kept = await reader.zrange(keys.agentIds(account, 'all'), '0', '-1');
   const journal = await journalOf({ redis: reader, keys }, account);

@@ -3,11 +3,11 @@ import type { Test } from 'tap';
 import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
 import { type ErrorCode, ServiceError } from '../../src/common/errors.ts';
 import { mintId } from '../../src/common/ids.ts';
-import { type Commands, connectCommands, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
+import { type Commands, connectCommands, type RedisAddress } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { foundRegistry } from '../../src/registry/presence.ts';
 import type { Actor } from '../../src/registry/principal.ts';
-import { untilConnected } from '../support/redis.ts';
+import { opened, untilConnected } from '../support/redis.ts';
 
 export type Store = { redis: Commands; keys: Keys };
 
@@ -20,9 +20,7 @@ export function freshKeys(): Keys {
 }
 
 export async function connectStore(t: Test, address: RedisAddress, keys = freshKeys()): Promise<Store> {
-  const redis = untilConnected(connectCommands(address));
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
+  const redis = await opened(t, untilConnected(connectCommands(address)));
   await foundRegistry({ redis, keys });
   return { redis, keys };
 }

@@ -13,7 +13,7 @@ import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/
 import { RedisWatch, type RedisWatchOptions } from '../../src/stores/redis-watch.ts';
 import { actor, connectStore, eventually, refusal, type Store, wholeJournal } from '../registry/harness.ts';
 import { silent } from '../streams/harness.ts';
-import { startRedis } from '../support/redis.ts';
+import { opened, startRedis } from '../support/redis.ts';
 
 async function watching(t: Test, store: Store, options: Partial<RedisWatchOptions> = {}): Promise<RedisWatch> {
   const watch = new RedisWatch({
@@ -93,9 +93,7 @@ t.test('where CONFIG is forbidden INFO is read, and where both are it is said th
   await redis.acl('SETUSER', 'managed', 'on', '>secret', '~*', '&*', '+@all', '-config');
   await redis.acl('SETUSER', 'blind', 'on', '>secret', '~*', '&*', '+@all', '-config', '-info');
   const read = async (user: string) => {
-    const client = connectCommands(at(`${user}:secret@`));
-    t.teardown(() => client.disconnect());
-    await waitUntilReady(client, 60_000);
+    const client = await opened(t, connectCommands(at(`${user}:secret@`)));
     return readDurability(client);
   };
   t.match(await read('managed'), {

@@ -13,7 +13,7 @@ import { Appender } from '../../src/streams/append.ts';
 import { AppendOnce } from '../../src/streams/append-once.ts';
 import { Backlog } from '../../src/streams/backlog.ts';
 import { PACKED_BYTES_MIN, unpackFields } from '../../src/streams/packing.ts';
-import { startRedis } from '../support/redis.ts';
+import { opened, startRedis } from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { appendOf, connect, eventually, freshAgent, freshKeys, makeEvent } from './harness.ts';
 
@@ -360,9 +360,7 @@ t.test('an Idempotency-Key: the first outcome again, a conflict, still running, 
 });
 
 t.test('a caller whose answer was that nothing was recorded may begin again as soon as Redis answers', async (t) => {
-  const redis = connectWriter(server.address);
-  t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 60_000);
+  const redis = await opened(t, connectWriter(server.address));
   const admin = await connect(t, server.address);
   const keys = freshKeys(1);
   const once = new AppendOnce({ redis, keys, bytesMax: () => 1024 ** 3 });

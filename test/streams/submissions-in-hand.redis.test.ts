@@ -2,16 +2,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { IN_HAND_SILENT_MS } from '../../src/common/limits.ts';
-import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { redisTime } from '../../src/redis/time.ts';
 import { SubmissionsInHand, untilAnswered } from '../../src/streams/submissions-in-hand.ts';
-import { startRedis, untilConnected } from '../support/redis.ts';
+import { opened, startRedis, untilConnected } from '../support/redis.ts';
 
 const server = await startRedis(t);
-const redis = untilConnected(connectCommands(server.address));
-t.teardown(() => redis.disconnect());
-await waitUntilReady(redis, 60_000);
+const redis = await opened(t, untilConnected(connectCommands(server.address)));
 let prefixes = 0;
 const storesOf = () => ({ redis, keys: new Keys({ prefix: `hand-${++prefixes}-`, partitions: 1 }) });
 

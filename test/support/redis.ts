@@ -14,7 +14,7 @@ import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import type { Test } from 'tap';
 import { aclRules } from '../../src/redis/access.ts';
-import type { Commands, RedisAddress } from '../../src/redis/client.ts';
+import { type Commands, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 
 const MASTERS = 3;
 /** A machine that does nothing for some seconds is not what these tests are about. */
@@ -105,6 +105,13 @@ async function startSentinel(t: Test, { host, port: of }: RedisProcess): Promise
 export function untilConnected<T extends Commands>(client: T): T {
   if (client instanceof Redis)
     Object.assign(client.options, { commandTimeout: WAIT_MS, socketTimeout: WAIT_MS + 1_000 });
+  return client;
+}
+
+/** The client, once it is connected; it ends with the test. */
+export async function opened<T extends Commands>(t: Test, client: T): Promise<T> {
+  t.teardown(() => client.disconnect());
+  await waitUntilReady(client, WAIT_MS);
   return client;
 }
 
