@@ -13,8 +13,7 @@ import { startService } from './support/service.ts';
 
 t.test('silent agents and keys over their limit are notified', async (t) => {
   const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
-  const api = new Api(t, service);
-  await api.describe();
+  const api = await Api.described(t, service);
   const keys = makeKeys(readConfig({}));
   const { redisUrl: url, redisCluster: cluster } = await service.addresses();
   const redis = await opened(t, connectCommands({ url, cluster }));

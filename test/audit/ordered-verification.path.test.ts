@@ -10,8 +10,7 @@ const PATH = '/v1/audit-logs/verification';
 /** A process that was killed again and again is started with pauses. */
 const WAIT_MS = 180_000;
 const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const agent = (await api.post('/v1/agents', { name: 'verified' })).json.id as string;
 const ids: string[] = [];
 for (let n = 0; n < 20; n++, await pause(200)) {

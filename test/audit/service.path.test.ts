@@ -10,8 +10,7 @@ import { Api } from '../support/api.ts';
 import { type Environment, runCli, startService } from '../support/service.ts';
 
 const service = await startService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const env: Environment = { GATEHOUSE_DATA_DIR: service.dataDir };
 const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
 const clickhouse = new ClickHouse({ url: clickhouseUrl, database: clickhouseDatabase, queryTimeoutSeconds: 60 });

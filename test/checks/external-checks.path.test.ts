@@ -23,8 +23,7 @@ const service = await startService(t, {
     GATEHOUSE_BACKTESTS: '1',
   },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const agent = (await api.post('/v1/agents', { name: 'asked about', framework: 'custom' })).json.id as string;
 const events = `/v1/agents/${agent}/events`;
 const SAID = { on_timeout: 'match', on_error: 'match', on_overload: 'match' };

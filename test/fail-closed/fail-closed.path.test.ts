@@ -13,8 +13,7 @@ import { runCli, startService } from '../support/service.ts';
 import { SITUATIONS, type Situation, WAYS } from './table.ts';
 
 const service = await startService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const all = Object.keys(SITUATIONS) as Situation[];
 
 const agent = (await api.post('/v1/agents', { name: 'asks' })).json.id as string;

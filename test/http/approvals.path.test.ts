@@ -8,8 +8,7 @@ import { pause } from '../support/raw-http.ts';
 import { launchService, startService } from '../support/service.ts';
 
 const service = await startService(t, { stores: 'own', env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 /** An agent whose payments wait for an approval. Each test has its own, so that their policies do not meet. */
 async function payingAgent(conditions: object = {}, from = api): Promise<{ id: string; policy: string }> {

@@ -13,8 +13,7 @@ const event = (more: object = {}) => ({ type: 'custom', payload: { a: 1 }, ...mo
 for (const server of ['uws', 'node']) {
   t.test(`bodies, with GATEHOUSE_HTTP_SERVER=${server}`, async (t) => {
     const service = await startService(t, { env: { GATEHOUSE_HTTP_SERVER: server, GATEHOUSE_FRONTS: '1' } });
-    const api = new Api(t, service);
-    await api.describe();
+    const api = await Api.described(t, service);
     const { id } = (await api.post('/v1/agents', { name: unique('agent') })).json as { id: string };
     const one = `/v1/agents/${id}/events`;
     const sent = { api, one, many: `${one}/batch` };

@@ -9,8 +9,7 @@ import { pause } from '../support/raw-http.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 const CLAUDE = '/v1/hooks/claude-code';
 const OPA = '/v1/data/gatehouse/decision';

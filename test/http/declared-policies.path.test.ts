@@ -15,8 +15,7 @@ import { runCli, startService } from '../support/service.ts';
 
 t.setTimeout(600_000);
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const root = new Api(t, service);
-await root.describe();
+const root = await Api.described(t, service);
 const folder = t.testdir({});
 
 async function newAccount(name: string): Promise<{ api: Api; key: string }> {

@@ -133,8 +133,7 @@ class Streamed extends Reader {
 }
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const agent = (await api.post('/v1/agents', { name: 'fed' })).json.id as string;
 await api.post('/v1/policies', {
   ...{ name: 'no payments', type: 'block_action', conditions: { tool: 'pay' }, actions: ['block', 'alert'] },

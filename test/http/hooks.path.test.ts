@@ -12,8 +12,7 @@ import { answerOf, dripping, oddServer } from '../support/odd-server.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 const CLAUDE = '/v1/hooks/claude-code';
 const OPA = '/v1/data/gatehouse/decision';

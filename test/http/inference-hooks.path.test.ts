@@ -10,8 +10,7 @@ import { startService } from '../support/service.ts';
 
 const PUBLIC = 'https://gatehouse.example/here';
 const service = await startService(t, { env: { GATEHOUSE_PUBLIC_URL: PUBLIC, GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const newSecret = () => `whsec_${randomBytes(32).toString('base64')}`;
 const allow = { status: 200, verdict: { action: 'allow' } };
 const deny = (deny_reason: string | RegExp) => ({ status: 200, verdict: { action: 'deny', deny_reason } });

@@ -10,8 +10,7 @@ import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_BACKTESTS: '1' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 let names = 0;
 const unique = (what: string) => `${what}-${++names}`;
 const routes = makeRoutes({ metrics: true });

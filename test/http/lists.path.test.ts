@@ -8,8 +8,7 @@ import { Api } from '../support/api.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 const TRACE_EVENTS = 1_050;
 const agent = (await api.post('/v1/agents', { name: 'lists', metadata: {} })).json.id as string;

@@ -9,8 +9,7 @@ import { RawConnection } from '../support/raw-http.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const JSON_FORM = { 'content-type': 'application/json' };
 const PROTOBUF = { 'content-type': 'application/x-protobuf' };
 const CARD = '4111 1111 1111 1111';

@@ -6,8 +6,7 @@ import { Api } from '../support/api.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const model = 'm-1';
 await api.post('/v1/prices', { prices: [{ model, input: '1 USD', output: '10 USD', max_output: 100_000 }] });
 

@@ -11,8 +11,7 @@ const EVENTS = 100;
 const FLOOD_MS = 4_000;
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 type Answer = { status: number; retryAfter: string | undefined; body: string };
 

@@ -16,8 +16,7 @@ const HOOK_MS = 2_000;
 const MARGIN_MS = 3_000;
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 /** Whatever it is answered. */
 function post(agent: Agent, path: string, body: string): Promise<void> {

@@ -8,8 +8,7 @@ import { type Answer, Api } from '../support/api.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 const BERLIN = 'Europe/Berlin';
 const iso = (at: number) => new Date(at).toISOString();

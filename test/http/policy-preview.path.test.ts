@@ -7,8 +7,7 @@ import { startService } from '../support/service.ts';
 t.setTimeout(300_000);
 type Row = { id: string };
 const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 const newAgent = async (name: string) =>
   (await api.post('/v1/agents', { name, framework: 'custom' })).json.id as string;

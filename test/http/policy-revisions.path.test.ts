@@ -16,8 +16,7 @@ import { startService } from '../support/service.ts';
 
 t.setTimeout(600_000);
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const made = async (more?: object) => (await api.post('/v1/policies', newBlock(more))).json as Policy;
 const revisionsOf = async (id: string, caller = api) =>
   (await caller.get(`/v1/policies/${id}/revisions`)).json.items as PolicyRevision[];

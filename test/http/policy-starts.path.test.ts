@@ -7,8 +7,7 @@ import { startService } from '../support/service.ts';
 
 t.setTimeout(300_000);
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 const FAR = '2999-01-01T00:00:00.000Z';
 const block = (name: string, tool: string) => ({

@@ -9,8 +9,7 @@ import { attributesOf } from '../support/otlp-protobuf.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const agent = (await api.post('/v1/agents', { name: 'spender' })).json.id as string;
 
 const price = (model: string, input: string, more: Partial<Price> = {}): Price => ({

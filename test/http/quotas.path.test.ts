@@ -9,8 +9,7 @@ import { Api } from '../support/api.ts';
 import { serviceEnvironment, startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const limited = api.as(await keyOfNewAccount(service, 'limited'));
 
 async function command(...words: string[]): Promise<string> {

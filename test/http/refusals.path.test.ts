@@ -16,8 +16,7 @@ const service = await startService(t, {
   stores: 'own',
   env: { GATEHOUSE_QUERY_TIMEOUT_SECONDS: '8', GATEHOUSE_BACKTESTS: '1', GATEHOUSE_OPERATOR_KEYS: `who:${OPERATOR}` },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const port = Number(new URL(service.url).port);
 let names = 0;
 const unique = (what: string) => `${what}-${++names}`;

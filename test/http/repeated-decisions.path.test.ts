@@ -11,8 +11,7 @@ import { opened } from '../support/redis.ts';
 import { startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const { account_id: account } = (await api.get('/v1/session')).json;
 const { redisUrl, redisCluster } = await service.addresses();
 const config = readConfig({ GATEHOUSE_REDIS_URL: redisUrl, GATEHOUSE_REDIS_CLUSTER: String(redisCluster) });

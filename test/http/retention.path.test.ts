@@ -10,8 +10,7 @@ import { startService } from '../support/service.ts';
 const DAY_MS = 86_400_000;
 
 const service = await startService(t, { env: { GATEHOUSE_RETENTION_DAYS: '200', GATEHOUSE_RETENTION_MIN_DAYS: '7' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 t.test('an account keeps for as long as its admins say, within what the operator allows', async (t) => {
   const byDefault = { prompt: 200, completion: 200, tool_call: 200, error: 200, custom: 200 };

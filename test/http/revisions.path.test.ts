@@ -6,8 +6,7 @@ import { ifMatch, newBlock } from '../support/block-policies.ts';
 import { startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 t.test('a change raises the revision, what changes nothing does not, and the ETag says it', async (t) => {
   const made = await api.post('/v1/policies', newBlock());

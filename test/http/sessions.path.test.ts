@@ -7,8 +7,7 @@ import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const { port } = new URL(service.url);
 const SAME = { 'Sec-Fetch-Site': 'same-origin', 'Gatehouse-Client': 'test' };
 

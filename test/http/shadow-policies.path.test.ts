@@ -10,8 +10,7 @@ import { sharedService } from '../support/shared-service.ts';
 
 t.setTimeout(600_000);
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 type Side = { api: Api; agents: string[]; policies: Policy[]; shadows: Policy[]; answers: string[]; sent: number };
 

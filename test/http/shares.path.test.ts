@@ -6,8 +6,7 @@ import { type Answer, Api } from '../support/api.ts';
 import { runCli, startService } from '../support/service.ts';
 
 const service = await startService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 const CLAUDE = '/v1/hooks/claude-code';
 const OPA = '/v1/data/gatehouse/decision';

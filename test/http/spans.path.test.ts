@@ -17,8 +17,7 @@ import { bodyOf, JSON_FORM, PROTOBUF, sendSpans, spanOf, tool } from '../support
 import { unreliable } from '../support/unreliable.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 type Exporter = typeof ProtobufExporter;
 type Compression = NonNullable<NonNullable<ConstructorParameters<Exporter>[0]>['compression']>;

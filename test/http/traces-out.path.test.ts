@@ -39,8 +39,7 @@ t.teardown(() => collector.close());
 const GATEHOUSE_TRACES_URL = `http://127.0.0.1:${(collector.address() as AddressInfo).port}/v1/traces`;
 const env = { GATEHOUSE_TRACES_URL, GATEHOUSE_TRACES_PERCENT: '100' };
 const service = await startService(t, { env });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 let made = 0;
 /** A trace of the caller's. `flags`: 01 is kept, 00 is not. */

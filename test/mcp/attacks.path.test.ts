@@ -14,8 +14,7 @@ import { eventOf, type PeerOptions, RawPeers, TRANSPORTS } from './raw-peers.ts'
 const KEY = 'sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH';
 const MAIL = 'zoe@example.com';
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 for (const policy of [
   { name: 'no keys', type: 'data_filter', conditions: { detectors: ['api_key'] }, actions: ['block'] },

@@ -19,8 +19,7 @@ const SERVER = assetPath('build/test/mcp/tool-server.js');
 const KEY = 'sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-mcp-'));
 t.teardown(() => rmSync(folder, { recursive: true, force: true }));
 const [calls, description] = [path.join(folder, 'calls'), path.join(folder, 'description')];

@@ -10,8 +10,7 @@ import { sharedService } from '../support/shared-service.ts';
 import { RawPeers, TRANSPORTS } from './raw-peers.ts';
 
 const service = await sharedService(t);
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 /** What a program that parses and prints numbers would change. */
 const NUMBERS = ['9007199254740993', '12345678901234567890', '1.0', '1e400', '-0', '1E5', '0.10', '1e-400', '-1.5e+3'];

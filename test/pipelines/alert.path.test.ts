@@ -24,8 +24,7 @@ const service = await startService(t, {
     NODE_EXTRA_CA_CERTS: await authorityFile(t),
   },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 let names = 0;
 
 async function newAlert(more: object = {}): Promise<{ id: string }> {

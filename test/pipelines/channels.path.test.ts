@@ -30,8 +30,7 @@ const service = await startService(t, {
     NODE_EXTRA_CA_CERTS: await authorityFile(t),
   },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const alert = async (name: string, channel: string, target: string) =>
   (await api.post('/v1/alerts', { name, trigger: 'policy_violation', channel, target })).json;
 const ends = (holds: () => boolean | Promise<boolean>) => until(holds, 60_000);

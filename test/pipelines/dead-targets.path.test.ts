@@ -43,8 +43,7 @@ const service = await startService(t, {
     NODE_EXTRA_CA_CERTS: await authorityFile(t),
   },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 async function alert(name: string, channel: string, url = hook.url): Promise<string> {
   const { json } = await api.post('/v1/alerts', {

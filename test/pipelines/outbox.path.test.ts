@@ -66,8 +66,7 @@ t.test('a default start takes alerts by e-mail, and writes their mails to the ou
     'the start says so in one line',
   );
   t.same(mailsIn(service), []);
-  const api = new Api(t, service);
-  await api.describe();
+  const api = await Api.described(t, service);
   const made = await api.post('/v1/alerts', {
     name: 'to the box',
     trigger: 'policy_violation',
@@ -112,8 +111,7 @@ t.test('a default start takes alerts by e-mail, and writes their mails to the ou
   const env = { GATEHOUSE_BOOTSTRAP_KEY: service.key, GATEHOUSE_SMTP_URL: smtp.url };
   const later = await startService(t, { stores: 'own', dataDir, env });
   t.notMatch(later.printed(), outbox);
-  const api2 = new Api(t, later);
-  await api2.describe();
+  const api2 = await Api.described(t, later);
   t.match((await api2.get(`/v1/alerts/${made.json.id}`)).json, { transport: 'smtp' });
   await violate(api2, agent.id);
   t.ok(await ends(() => smtp.mails.length > 0), 'a server that is named later gets the new mails');

@@ -27,8 +27,7 @@ const service = await startService(t, {
     NODE_EXTRA_CA_CERTS: await authorityFile(t),
   },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const agent = (await api.post('/v1/agents', { name: 'fed' })).json.id as string;
 await api.post('/v1/policies', {
   ...{ name: 'no payments', type: 'block_action', conditions: { tool: 'pay' }, actions: ['block', 'alert'] },

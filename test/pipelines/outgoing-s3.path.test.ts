@@ -29,8 +29,7 @@ const service = await startService(t, {
     NODE_EXTRA_CA_CERTS: await authorityFile(t),
   },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const place = `s3+https://localhost:${receiver.port}/bucket/gatehouse`;
 const authorization = `${KEY_ID}:${SECRET}`;
 const agent = (await api.post('/v1/agents', { name: 'fed' })).json.id as string;

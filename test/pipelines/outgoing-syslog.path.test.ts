@@ -15,8 +15,7 @@ const service = await startService(t, {
     NODE_EXTRA_CA_CERTS: await authorityFile(t),
   },
 });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 const url = `syslog+tls://localhost:${receiver.port}`;
 const agent = (await api.post('/v1/agents', { name: 'fed' })).json.id as string;
 const batch = async (text: string): Promise<string[]> => {

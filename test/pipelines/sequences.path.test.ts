@@ -8,8 +8,7 @@ import { startService } from '../support/service.ts';
 
 t.setTimeout(600_000);
 const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
-const api = new Api(t, service);
-await api.describe();
+const api = await Api.described(t, service);
 
 type Match = {
   policy_id: string;

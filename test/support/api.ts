@@ -55,6 +55,13 @@ export class Api {
     this.#key = service.key;
   }
 
+  /** One that holds every answer against the description of the API. */
+  static async described(t: Test, service: { url: string; key: string }): Promise<Api> {
+    const api = new Api(t, service);
+    await api.describe();
+    return api;
+  }
+
   /** The same service, another key. */
   as(key: string): Api {
     const other = new Api(this.#t, { url: this.url, key });
