@@ -1,14 +1,14 @@
 // The files by which others start us (ops): settings, commands and paths in them are those that there are, an image is
 // reachable and holds no data, and systemd finds no fault with the units.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import os from 'node:os';
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { parse, parseAllDocuments } from 'yaml';
 import { makeRoutes } from '../src/http/routes.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { readConfig } from '../src/process/config.ts';
+import { folderOf } from './support/folder.ts';
 import { programOnPath } from './support/programs.ts';
 import { read } from './support/sources.ts';
 
@@ -70,8 +70,7 @@ t.test('the compose file names settings, commands and volumes that there are', (
 });
 
 t.test('systemd finds no fault with the units', (t) => {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-units-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   cpSync(assetPath('ops/systemd'), folder, { recursive: true });
   const units = readdirSync(folder);
   t.same(units.sort(), ['gatehouse.service', 'gatehouse@.service']);
@@ -145,8 +144,7 @@ function checkConfined(t: Test, { securityContext, volumes, containers, ...pod }
 }
 
 t.test('on Kubernetes each process has settings and volumes that there are, time to drain, and no rights', (t) => {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-secrets-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const secrets = { 'redis-url': 'redis://r', 'clickhouse-url': 'http://c', 'bootstrap-key': 'k'.repeat(40) };
   for (const [name, value] of Object.entries(secrets)) writeFileSync(path.join(folder, name), value);
   const [settings] = ofKind('ConfigMap');
@@ -211,8 +209,7 @@ t.test('the file for Kubernetes has the fields that Kubernetes knows', (t) => {
     t.end();
     return;
   }
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-kubernetes-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const text = manifests.map(
     ({ apiVersion, kind }, i) =>
       `import type { ${kind} as T${i} } from 'kubernetes-types/${apiVersion === 'v1' ? 'core/v1' : apiVersion}';\n` +

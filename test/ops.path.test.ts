@@ -1,8 +1,7 @@
 // The files for those who run the service, held against a real one: every metric and label that alert rules and board
 // name is in an answer of /metrics. promtool (see support/prometheus.ts) checks the answer, the rules and the board's
 // expressions, and shows that each alert fires on series that it is made for, and rests on others.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import os from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -10,6 +9,7 @@ import { alertRules, withMonitoring } from '../scripts/docs.ts';
 import { freePort } from '../src/embedded/free-port.ts';
 import { METRICS } from '../src/metrics/metrics.ts';
 import { assetPath } from '../src/process/assets.ts';
+import { folderOf } from './support/folder.ts';
 import { type Exposition, promtool, readExposition } from './support/prometheus.ts';
 import { startService } from './support/service.ts';
 
@@ -302,12 +302,6 @@ t.test('a pager can open what is to be done, where the label says how the pages 
 
 function both(series: string, fires: string, rests: string): [Series, Series] {
   return [[[series, fires]], [[series, rests]]];
-}
-
-function folderOf(t: Test): string {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-ops-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 function checkByPromtool(t: Test, args: readonly string[], input?: string): void {

@@ -4,8 +4,7 @@
 // registry.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import os from 'node:os';
+import { cpSync, existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -13,6 +12,7 @@ import t, { type Test } from 'tap';
 import { freePort } from '../src/embedded/free-port.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { startClickHouse } from './support/clickhouse.ts';
+import { folderOf } from './support/folder.ts';
 import { startRedis } from './support/redis.ts';
 import { serviceEnvironment } from './support/service.ts';
 
@@ -80,8 +80,7 @@ t.test('an installation for production is small, and runs on stores of its own',
 
 /** The folder, or undefined where there is nowhere to install from. */
 async function installed(t: Test): Promise<string | undefined> {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-production-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   for (const name of SHIPPED) cpSync(assetPath(name), path.join(folder, name), { recursive: true });
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
   const options = { cwd: folder, env: { ...env, npm_config_prefer_offline: 'true' }, timeout: INSTALL_MS_MAX };
@@ -98,8 +97,7 @@ async function installed(t: Test): Promise<string | undefined> {
 
 async function stores(t: Test): Promise<Record<string, string>> {
   const [{ address }, clickhouse] = await Promise.all([startRedis(t), startClickHouse(t)]);
-  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-production-data-'));
-  t.teardown(() => rmSync(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   return {
     GATEHOUSE_REDIS_URL: address.url,
     GATEHOUSE_REDIS_CLUSTER: String(address.cluster),

@@ -1,22 +1,16 @@
 // Signing keys that follow one another: a checkpoint verifies by any key of the line, and by no key that only claims to
 // be of it.
 import { generateKeyPairSync, sign } from 'node:crypto';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import os from 'node:os';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { publicText, readCheckpoint, readPublicKey, signCheckpoint } from '../../src/audit/checkpoint.ts';
 import { isVouchedFor, rotateSigningKey, type Succession, successions } from '../../src/audit/key-successions.ts';
 import { ownPublicKey, signingKey, signingKeyFile } from '../../src/audit/signing-key.ts';
+import { folderOf } from '../support/folder.ts';
 
 const AT = '2026-11-29T10:00:00.000Z';
 const FILE = 'audit-key-successions.json';
-
-function makeFolder(t: Test): string {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-keys-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 const checkpointBy = (folder: string) =>
   JSON.stringify(signCheckpoint({ account: 'acc_1', name: 'a', at: AT, chains: [] }, signingKey(folder)));
@@ -25,7 +19,7 @@ const reads = (text: string, trusted: string, pairs: readonly Succession[]) =>
 const REFUSED = { name: 'CheckpointError', message: /signed with another key/ };
 
 t.test('checkpoints of all keys of a line verify by each of them', async (t) => {
-  const folder = makeFolder(t);
+  const folder = folderOf(t);
   t.throws(() => rotateSigningKey(folder, AT), { message: /^there is no .*audit-signing-key\.pem to be replaced/ });
   const texts = [checkpointBy(folder)];
   const keys = [publicText(signingKey(folder))];
@@ -45,7 +39,7 @@ t.test('checkpoints of all keys of a line verify by each of them', async (t) => 
 });
 
 t.test('a key that only says that it is of the line is not', async (t) => {
-  const [folder, stranger] = [makeFolder(t), makeFolder(t)];
+  const [folder, stranger] = [folderOf(t), folderOf(t)];
   const own = publicText(signingKey(folder));
   const theirs = signingKey(stranger);
   const forged = checkpointBy(stranger);
@@ -68,7 +62,7 @@ t.test('a key that only says that it is of the line is not', async (t) => {
 });
 
 t.test('ended between its steps a rotation leaves the old key, which can be rotated again', async (t) => {
-  const folder = makeFolder(t);
+  const folder = folderOf(t);
   const text = checkpointBy(folder);
   const old = readFileSync(signingKeyFile(folder), 'utf8');
   rotateSigningKey(folder, AT);

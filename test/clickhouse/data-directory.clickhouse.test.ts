@@ -7,7 +7,8 @@ import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { DataDirectory } from '../../src/chdb-server/data-directory.ts';
 import { parsePartName } from '../../src/chdb-server/part-name.ts';
-import { EngineRefused, forkEngine, makeFolder } from '../support/clickhouse.ts';
+import { EngineRefused, forkEngine } from '../support/clickhouse.ts';
+import { folderOf } from '../support/folder.ts';
 
 const MARKER = 'gatehouse-clickhouse.json';
 
@@ -52,7 +53,7 @@ function find(folder: string, name: RegExp): string {
 }
 
 t.test('every damage is refused by name, and an undamaged directory is served whole', async (t) => {
-  const base = path.join(makeFolder(t), 'base');
+  const base = path.join(folderOf(t), 'base');
   await filled(base, 'SIGTERM');
   const edit = (folder: string, change: (marker: Record<string, unknown>) => void) => {
     const file = path.join(folder, MARKER);
@@ -109,7 +110,7 @@ t.test('every damage is refused by name, and an undamaged directory is served wh
     ],
   ];
   for (const [name, damage, refusal] of damages) {
-    const folder = path.join(makeFolder(t), 'data');
+    const folder = path.join(folderOf(t), 'data');
     cpSync(base, folder, { recursive: true, verbatimSymlinks: true });
     damage(folder);
     const result = await startOn(folder);
@@ -123,7 +124,7 @@ t.test('every damage is refused by name, and an undamaged directory is served wh
 
 for (const stop of ['SIGKILL', 'SIGTERM'] as const) {
   t.test(`what a merge was writing is not missed where its sources are there, after ${stop}`, async (t) => {
-    const folder = path.join(makeFolder(t), 'data');
+    const folder = path.join(folderOf(t), 'data');
     await filled(folder, 'SIGTERM');
     const engine = await forkEngine({ path: folder, port: 0 });
     const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
@@ -138,7 +139,7 @@ for (const stop of ['SIGKILL', 'SIGTERM'] as const) {
 }
 
 t.test('a part of which every row was erased is whole, and not missed when it is dropped', async (t) => {
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   const engine = await forkEngine({ path: folder, port: 0 });
   const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
   await clickhouse.command('CREATE DATABASE kept ENGINE = Atomic');
@@ -162,7 +163,7 @@ t.test('a part of which every row was erased is whole, and not missed when it is
 });
 
 t.test('a torn part with a damaged projection is not loaded as an empty one', async (t) => {
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   const engine = await forkEngine({ path: folder, port: 0 });
   const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
   await clickhouse.command('CREATE DATABASE kept ENGINE = Atomic');
@@ -188,7 +189,7 @@ t.test('a torn part with a damaged projection is not loaded as an empty one', as
 });
 
 t.test('a number that a failed insert left unused between the sources of a torn merge is not missed', async (t) => {
-  const folder = path.join(makeFolder(t), 'base');
+  const folder = path.join(folderOf(t), 'base');
   const engine = await forkEngine({ path: folder, port: 0 });
   const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
   await clickhouse.command('CREATE DATABASE kept');
@@ -210,7 +211,7 @@ t.test('a number that a failed insert left unused between the sources of a torn 
 });
 
 t.test('a projection that a full disk left empty is left out by the next process', async (t) => {
-  const folder = path.join(makeFolder(t), 'base');
+  const folder = path.join(folderOf(t), 'base');
   const options = { path: folder, port: 0, damageAfterMs: 0 };
   const engine = await forkEngine(options);
   const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
@@ -237,7 +238,7 @@ t.test('a projection that a full disk left empty is left out by the next process
 });
 
 t.test('who decides to go on without what is damaged can', async (t) => {
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   await filled(folder, 'SIGTERM');
   truncateSync(find(folder, /all_2_2_0\/data\.bin$/), 50);
   t.match(await startOn(folder), {
@@ -252,7 +253,7 @@ t.test('who decides to go on without what is damaged can', async (t) => {
 });
 
 t.test('after a kill the directory is served whole, and a dropped table is not missed', async (t) => {
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   await filled(folder, 'SIGKILL');
   t.same(await startOn(folder), { rows: 2000 });
   const engine = await forkEngine({ path: folder, port: 0 });
@@ -264,15 +265,15 @@ t.test('after a kill the directory is served whole, and a dropped table is not m
 });
 
 t.test('a foreign directory and a second process are refused', async (t) => {
-  const foreign = path.join(makeFolder(t), 'foreign');
+  const foreign = path.join(folderOf(t), 'foreign');
   mkdirSync(foreign);
   writeFileSync(path.join(foreign, 'thesis.doc'), 'x');
   t.match(await startOn(foreign), { code: 3, said: /foreign: it holds thesis\.doc/ });
-  const file = path.join(makeFolder(t), 'file');
+  const file = path.join(folderOf(t), 'file');
   writeFileSync(file, '');
   t.match(await startOn(file), { code: 3, said: /cannot be used as a data directory/ });
 
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   const engine = await forkEngine({ path: folder, port: 0 });
   t.match(await startOn(folder), { code: 3, said: /in use by another process/ });
   await engine.stop('SIGKILL');

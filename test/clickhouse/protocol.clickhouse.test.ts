@@ -4,7 +4,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ClickHouseLogLevel, createClient, ClickHouseError as ServerError } from '@clickhouse/client';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
@@ -12,24 +12,18 @@ import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { insertLost } from '../../pipelines/store/verify-insert.ts';
 import type { SummarizedRow } from '../../schemas/entry.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
-import {
-  type EngineProcess,
-  encodeStored,
-  forkEngine,
-  makeFolder,
-  plainEvent,
-  type TestEvent,
-} from '../support/clickhouse.ts';
+import { type EngineProcess, encodeStored, forkEngine, plainEvent, type TestEvent } from '../support/clickhouse.ts';
+import { folderOf } from '../support/folder.ts';
 
 const RETENTION = { retentionDays: 365 };
 
-async function ownEngine(t: Parameters<typeof makeFolder>[0], options = {}): Promise<EngineProcess> {
-  const engine = await forkEngine({ path: path.join(makeFolder(t), 'data'), port: 0, ...options });
+async function ownEngine(t: Test, options = {}): Promise<EngineProcess> {
+  const engine = await forkEngine({ path: path.join(folderOf(t), 'data'), port: 0, ...options });
   t.teardown(() => engine.stop('SIGTERM'));
   return engine;
 }
 
-function plainClient(t: Parameters<typeof makeFolder>[0], url: string, more = {}) {
+function plainClient(t: Test, url: string, more = {}) {
   const client = createClient({ url, log: { level: ClickHouseLogLevel.OFF }, ...more });
   t.teardown(() => client.close());
   return client;
@@ -351,7 +345,7 @@ async function running(client: ReturnType<typeof plainClient>): Promise<number> 
 }
 
 t.test('killed in the middle of inserts, the engine has every verified batch once and no torn one', async (t) => {
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   let engine = await forkEngine({ path: folder, port: await freePort() });
   const options = { port: engine.port, path: folder };
   t.teardown(() => engine.stop('SIGKILL'));

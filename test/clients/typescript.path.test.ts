@@ -3,9 +3,8 @@
 // built, and used as it would be installed.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -16,6 +15,7 @@ import { Gatehouse, type GatehouseOptions } from '../../clients/typescript/src/i
 import { assetPath } from '../../src/process/assets.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
+import { folderOf } from '../support/folder.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 import { type Fate, unreliable } from '../support/unreliable.ts';
@@ -272,8 +272,7 @@ execFileSync('env', [...plainNode, assetPath('scripts/build-client.mjs')], { std
 
 /** A folder of a program that has the package. */
 function installed(t: Test) {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-client-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   mkdirSync(path.join(folder, 'node_modules', '@gatehouse'), { recursive: true });
   symlinkSync(assetPath('clients/typescript'), path.join(folder, 'node_modules', '@gatehouse', 'client'));
   const run = (name: string, text: string, ...args: string[]) => {

@@ -2,12 +2,12 @@
 // what is looked at (T12), pages that reach it by a name of their own (T20), tools that were taken out (T21). And that
 // one bad tool, an end of input or an odd server costs no more than itself.
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import http from 'node:http';
-import os from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
+import { folderOf } from '../support/folder.ts';
 import { sharedService } from '../support/shared-service.ts';
 import { eventOf, type PeerOptions, RawPeers, TRANSPORTS } from './raw-peers.ts';
 
@@ -194,8 +194,7 @@ t.test('T20: a page reaches it by no name of its own, whatever the method', asyn
 });
 
 t.test('T21: a tool that was taken out stays out when the program starts again, until it is allowed', async (t) => {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-out-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const first = await start(t, { agent: 'T21' }, folder);
   first.answers({ 'tools/list': { text: tools(tool('good'), tool('bad', ',"description":"evil"'), tool('good')) } });
   t.equal(await first.ask(listing(1)), tools(tool('good'), tool('good')).replace('$ID', '1'));
@@ -393,8 +392,7 @@ t.test('over HTTP: other paths, calls without an id, answers that are none', asy
 });
 
 t.test('two servers of one name keep their pins apart, in one file', async (t) => {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-pins-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const args = ['--pins', path.join(folder, 'pins.json')];
   const open = (name: string, command: string[]) =>
     RawPeers.start(t, service, { agent: `pins ${name}`, args, command }, mkdtempSync(path.join(folder, `${name}-`)));

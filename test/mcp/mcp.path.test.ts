@@ -2,8 +2,7 @@
 // output, to a server over HTTP, and over HTTP on both sides, in both revisions of the protocol that the SDK speaks.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import os from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
@@ -12,6 +11,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
+import { folderOf } from '../support/folder.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const CLI = assetPath('build/service/cli.js');
@@ -20,8 +20,7 @@ const KEY = 'sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH';
 
 const service = await sharedService(t);
 const api = await Api.described(t, service);
-const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-mcp-'));
-t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderOf(t);
 const [calls, description] = [path.join(folder, 'calls'), path.join(folder, 'description')];
 const serverEnv = { TOOL_SERVER_CALLS: calls, TOOL_SERVER_DESCRIPTION: description };
 const proxyEnv = { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: service.key, XDG_STATE_HOME: folder };

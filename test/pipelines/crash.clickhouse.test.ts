@@ -9,7 +9,8 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent } from '../streams/harness.ts';
-import { forkEngine, makeFolder, startClickHouse } from '../support/clickhouse.ts';
+import { forkEngine, startClickHouse } from '../support/clickhouse.ts';
+import { folderOf } from '../support/folder.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, startPipelines, storedIds, type World } from './harness.ts';
 import type { VictimOptions } from './victim.ts';
@@ -151,7 +152,7 @@ t.test('two processes share the streams; one that stops gives its share up, one 
 t.test(
   'the engine is killed under the pipelines, again and again: they wait, and every event is stored once',
   async (t) => {
-    const folder = makeFolder(t);
+    const folder = folderOf(t);
     // Not of the range of outgoing connections: one of those could have it when the engine comes back.
     let own = await forkEngine({ path: path.join(folder, 'data'), port: await freePort() });
     t.teardown(() => own.stop('SIGKILL'));

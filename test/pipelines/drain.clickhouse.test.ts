@@ -11,7 +11,8 @@ import type { Commands } from '../../src/redis/client.ts';
 import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
 import { LeaseLost } from '../../src/streams/lease.ts';
 import { appendOf, freshAgent, makeEvent } from '../streams/harness.ts';
-import { type EngineProcess, forkEngine, makeFolder, startClickHouse } from '../support/clickhouse.ts';
+import { type EngineProcess, forkEngine, startClickHouse } from '../support/clickhouse.ts';
+import { folderOf } from '../support/folder.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, ownerOf, storedIds, type World, whenDrained } from './harness.ts';
 
@@ -129,7 +130,7 @@ class TornEngine extends ClickHouse {
 }
 
 async function tornWorld(t: Test, tears: number, failure: () => Error): Promise<World & { clickhouse: TornEngine }> {
-  const options = { path: path.join(makeFolder(t), 'data'), port: await freePort() };
+  const options = { path: path.join(folderOf(t), 'data'), port: await freePort() };
   const clickhouse = new TornEngine(await forkEngine(options), () => forkEngine(options), failure);
   t.teardown(async () => {
     await clickhouse.close();

@@ -9,7 +9,8 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
-import { forkEngine, makeFolder, startClickHouse } from '../support/clickhouse.ts';
+import { forkEngine, startClickHouse } from '../support/clickhouse.ts';
+import { folderOf } from '../support/folder.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { type RedisProcess, startRedis } from '../support/redis.ts';
 import { type Environment, launchService, makeDataDir, runCli, type TestService } from '../support/service.ts';
@@ -204,7 +205,7 @@ t.test('a wrong password is said to be one, at once', async (t) => {
       t.notMatch(stderr, /waiting for|wrong@/);
     }
   }
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   const locked = await forkEngine({ path: folder, port: 0, password: 'right' });
   t.teardown(() => locked.stop('SIGTERM'));
   const given = locked.url.replace('http://', 'http://default:wrong@');
@@ -220,7 +221,7 @@ t.test('a wrong password is said to be one, at once', async (t) => {
 });
 
 t.test('/readyz distinguishes schema, credentials and reachability, within 2 s whatever hangs', async (t) => {
-  const folder = path.join(makeFolder(t), 'data');
+  const folder = path.join(folderOf(t), 'data');
   const own = await forkEngine({ path: folder, port: 0 });
   t.teardown(() => own.stop('SIGKILL'));
   const { server, url, admin } = await ownRedis(t);

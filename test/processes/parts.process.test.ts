@@ -2,7 +2,7 @@
 // processes.
 import { execFile, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import net, { type AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -20,14 +20,9 @@ import { assetPath } from '../../src/process/assets.ts';
 import { Service } from '../../src/process/lifecycle.ts';
 import { createLog } from '../../src/process/log.ts';
 import { isAlive } from '../support/alive.ts';
+import { folderOf } from '../support/folder.ts';
 
 const log = createLog({ level: 'silent', processName: 'test' });
-
-function folderOf(t: Test): string {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-parts-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 t.test("a data folder is its owner's alone, also one that was there with wider rights", async (t) => {
   const rightsOf = (folder: string) => statSync(folder).mode & 0o777;

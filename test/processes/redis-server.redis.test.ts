@@ -2,18 +2,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import {
-  appendFileSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
-import os from 'node:os';
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
@@ -23,6 +12,7 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from '../../src/embedded/redis-server.ts';
 import { createLog } from '../../src/process/log.ts';
 import { isAlive } from '../support/alive.ts';
+import { folderOf } from '../support/folder.ts';
 
 const log = createLog({ level: 'silent', processName: 'test' });
 const password = 'a-password-for-tests';
@@ -31,12 +21,6 @@ async function optionsIn(folder: string) {
   mkdirSync(folder, { recursive: true });
   const rest = { appendfsync: 'everysec', maxmemory: '64mb', env: process.env, log } as const;
   return { folder, port: await freePort(), password, ...rest };
-}
-
-function folderOf(t: Test): string {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse redis '));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 /** Runs commands against a server that is started for them and stopped after them. */
@@ -67,7 +51,7 @@ function lastFile(folder: string): string {
 
 t.test('killed while the disk is slow, it has kept all that it acknowledged', async (t) => {
   if (spawnSync('strace', ['-V']).status !== 0) return void t.pass('skipped: strace, which slows the disk, is missing');
-  const folder = folderOf(t);
+  const folder = folderOf(t, 'redis server');
   const options = await optionsIn(folder);
   const server = launchRedis(options);
   await server.ready;
@@ -92,7 +76,7 @@ t.test('killed while the disk is slow, it has kept all that it acknowledged', as
 });
 
 t.test('it keeps what it acknowledged, over a stop and over a kill', async (t) => {
-  const folder = folderOf(t);
+  const folder = folderOf(t, 'redis server');
   await withServer(folder, async (redis) => {
     await redis.set('a', '1');
     const [, policy] = (await redis.config('GET', 'maxmemory-policy')) as string[];
@@ -112,7 +96,7 @@ t.test('it keeps what it acknowledged, over a stop and over a kill', async (t) =
 });
 
 t.test('no client gets in without the password', async (t) => {
-  const options = await optionsIn(folderOf(t));
+  const options = await optionsIn(folderOf(t, 'redis server'));
   const server = launchRedis(options);
   await server.ready;
   const stranger = new Redis({
@@ -130,7 +114,7 @@ t.test('no client gets in without the password', async (t) => {
 
 t.test('a server whose supervisor was killed is gone or ended before another opens its files', async (t) => {
   for (const setpriv of [true, false]) {
-    const folder = folderOf(t);
+    const folder = folderOf(t, 'redis server');
     const pid = await abandoned(t, folder, setpriv);
     if (setpriv) for (let i = 0; i < 3_000 && isAlive(pid); i++) await sleep(20);
     else t.ok(isAlive(pid), 'without setpriv it lives on');
@@ -141,7 +125,7 @@ t.test('a server whose supervisor was killed is gone or ended before another ope
 });
 
 t.test('a leftover process id that belongs to another program is left alone', async (t) => {
-  const folder = folderOf(t);
+  const folder = folderOf(t, 'redis server');
   writeFileSync(path.join(folder, 'server.pid'), String(process.pid));
   await endLeftoverRedis(folder, log);
   t.notOk(existsSync(path.join(folder, 'server.pid')));
@@ -149,7 +133,7 @@ t.test('a leftover process id that belongs to another program is left alone', as
 });
 
 t.test('a cut-off end of the file is repaired, losing the broken command alone', async (t) => {
-  const folder = folderOf(t);
+  const folder = folderOf(t, 'redis server');
   await withServer(folder, (redis) => redis.mset('a', '1'));
   await withServer(folder, (redis) => redis.set('b', '2'));
   const file = lastFile(folder);
@@ -163,7 +147,7 @@ t.test('a cut-off end of the file is repaired, losing the broken command alone',
 });
 
 t.test('a damaged file ends the start with what to do about it', async (t) => {
-  const folder = folderOf(t);
+  const folder = folderOf(t, 'redis server');
   await withServer(folder, (redis) => redis.set('a', '1'));
   appendFileSync(lastFile(folder), '\0\0\0\0not a command\r\n*1\r\n$4\r\nPING\r\n');
   const before = readFileSync(lastFile(folder));
@@ -176,7 +160,7 @@ t.test('a damaged file ends the start with what to do about it', async (t) => {
 });
 
 t.test('what is whole behind the damage can be kept', async (t) => {
-  const folder = folderOf(t);
+  const folder = folderOf(t, 'redis server');
   await withServer(folder, async (redis) => {
     for (let i = 0; i < 300; i++) await redis.xadd('events', '*', 'i', `${i}`, 'rows', randomBytes(400));
     await redis.multi().set('a', '1').set('b', '2').exec();

@@ -2,9 +2,8 @@
 // may hold, and a worker that cannot start, or whose supervisor has gone meanwhile.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
-import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -13,6 +12,7 @@ import { assetPath } from '../../src/process/assets.ts';
 import { readConfig, SETTINGS, secretsIn } from '../../src/process/config.ts';
 import { parseApiKey } from '../../src/registry/api-key-text.ts';
 import { isAlive } from '../support/alive.ts';
+import { folderOf } from '../support/folder.ts';
 import { makeDataDir, runCli, startService } from '../support/service.ts';
 
 const OPERATORS = ['alice', 'bob'].map((name) => `${name}:gop_${name.padEnd(44, 'a')}`);
@@ -168,8 +168,7 @@ t.test('no secret setting reaches a log', async (t) => {
 });
 
 t.test('a secret comes by its value or by a file, not by both and not by an empty one', async (t) => {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-secrets-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const file = path.join(folder, 'secret');
   const secrets = Object.values(SETTINGS).filter((setting) => 'secret' in setting);
   const values: Record<string, string> = {

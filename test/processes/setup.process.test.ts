@@ -3,13 +3,14 @@
 // do.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
+import { folderOf } from '../support/folder.ts';
 
 const { PROGRAMS } = (await import(pathToFileURL(assetPath('scripts/programs.mjs')).href)) as {
   PROGRAMS: Record<string, { file: string }>;
@@ -189,8 +190,7 @@ t.test('for the tests in a browser it installs chromium as root, and does withou
 
 /** What the set-up inspects, without redis-server on the PATH: installed by the lock file, and built. */
 function makeCheckout(t: Test) {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-setup-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   chmodSync(folder, 0o755);
   for (const name of ['scripts', 'package.json', 'package-lock.json'])
     cpSync(assetPath(name), path.join(folder, name), { recursive: true });

@@ -8,7 +8,7 @@ import { type Config, readConfig } from '../../src/process/config.ts';
 import { makeCommands, redisAddress, redisReady } from '../../src/processes/clients.ts';
 import { TrackedReads } from '../../src/redis/tracked-reads.ts';
 import { certificate } from '../support/certificate.ts';
-import { makeFolder } from '../support/clickhouse.ts';
+import { folderOf } from '../support/folder.ts';
 import { startRedis } from '../support/redis.ts';
 
 /** A wait that what is final must cut short. */
@@ -16,7 +16,7 @@ const WAIT_MS = 60_000;
 
 async function tlsRedis(t: Test, names?: readonly string[]) {
   const { key, cert, ca } = await certificate(names);
-  const folder = makeFolder(t);
+  const folder = folderOf(t);
   const file = (name: string) => path.join(folder, name);
   for (const [name, text] of Object.entries({ key, cert, ca })) await writeFile(file(name), text);
   const port = await freePort();

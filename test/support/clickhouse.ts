@@ -3,8 +3,6 @@
 // own. Each test file makes databases of its own, so files can share one. Everything is torn down with the test.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
 import type { Test } from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
@@ -14,6 +12,7 @@ import type { ClickHouseServerOptions } from '../../src/chdb-server/clickhouse-s
 import { mintId } from '../../src/common/ids.ts';
 import { searchTextOf } from '../../src/common/search/payload-words.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { folderOf } from './folder.ts';
 
 export type TestClickHouse = { url: string; makeDatabase(options?: DatabaseOptions): ClickHouse };
 type DatabaseOptions = { queryTimeoutSeconds?: number; keptOf?: KeptOf };
@@ -48,16 +47,10 @@ export async function startClickHouse(t: Test): Promise<TestClickHouse> {
 }
 
 async function ownEngine(t: Test): Promise<string> {
-  const folder = makeFolder(t);
+  const folder = folderOf(t);
   const engine = await forkEngine({ path: path.join(folder, 'data'), port: 0 });
   t.teardown(() => engine.stop('SIGTERM'));
   return engine.url;
-}
-
-export function makeFolder(t: Test): string {
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-clickhouse-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 export type EngineProcess = {
