@@ -13,7 +13,7 @@ import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { startReceiver } from '../support/https-receiver.ts';
-import { pause } from '../support/raw-http.ts';
+import { pause, until } from '../support/raw-http.ts';
 import { opened } from '../support/redis.ts';
 import { startService } from '../support/service.ts';
 
@@ -181,11 +181,3 @@ t.test("an agent's deletion takes its deliveries along, and sends nothing more a
   t.equal(told(), ofDeleted, 'its own retry is not sent');
   t.equal(await total(agent.id), 0);
 });
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const end = performance.now() + 60_000;
-  while (!(await holds())) {
-    if (performance.now() > end) throw new Error('did not come true within a minute');
-    await pause(50);
-  }
-}

@@ -9,10 +9,10 @@ import { Webhook } from 'standardwebhooks';
 import t from 'tap';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { eventually } from '../streams/harness.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile, certificate } from '../support/certificate.ts';
 import { startReceiver } from '../support/https-receiver.ts';
-import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 import { startSmtp } from '../support/smtp-server.ts';
 import { decodeWords, headerOf, readMail } from './mail-reader.ts';
@@ -33,7 +33,6 @@ const service = await startService(t, {
 const api = await Api.described(t, service);
 const alert = async (name: string, channel: string, target: string) =>
   (await api.post('/v1/alerts', { name, trigger: 'policy_violation', channel, target })).json;
-const ends = (holds: () => boolean | Promise<boolean>) => until(holds, 60_000);
 
 t.test('a blocked event reaches all three channels', async (t) => {
   const { secret } = await alert('to the hook', 'webhook', `${hook.url}/h`);
@@ -52,7 +51,7 @@ t.test('a blocked event reaches all three channels', async (t) => {
     ({ json }) => json.policy_result.outcome === 'blocked',
   );
   t.equal(sent.json.policy_result.outcome, 'blocked');
-  t.ok(await ends(() => hook.received.length > 0 && chat.received.length > 0 && smtp.mails.length > 0));
+  t.ok(await eventually(() => hook.received.length > 0 && chat.received.length > 0 && smtp.mails.length > 0));
   const [posted] = hook.received;
   const content = new Webhook(secret).verify(posted!.body, posted!.headers as Record<string, string>);
   t.match(content, { type: 'policy_violation', data: { event: { id: sent.json.id }, count: 1 } });
@@ -62,7 +61,7 @@ t.test('a blocked event reaches all three channels', async (t) => {
   t.same(mail!.recipients, ['oncall@example.com']);
   t.match(decodeWords(headerOf(readMail(mail!.raw).headers, 'Subject') ?? ''), /^\[Gatehouse\] Policy violation/);
   const outcome = async () => (await api.get('/v1/deliveries')).json.items as { status: string; channel: string }[];
-  t.ok(await ends(async () => (await outcome()).filter(({ status }) => status === 'delivered').length === 3));
+  t.ok(await eventually(async () => (await outcome()).filter(({ status }) => status === 'delivered').length === 3));
 });
 
 t.test('a pending approval is notified with its agent and its policy, and so is its expiry', async (t) => {
@@ -79,7 +78,7 @@ t.test('a pending approval is notified with its agent and its policy, and so is 
     ({ json }) => json.policy_result.outcome === 'pending',
   );
   const approval = sent.json.policy_result.approval_id as string;
-  t.ok(await ends(() => hook.received.length >= before.hook + 2), 'twice: that it waits, and that it expired');
+  t.ok(await eventually(() => hook.received.length >= before.hook + 2), 'twice: that it waits, and that it expired');
   const [waits, expired] = hook.received.slice(before.hook).map(({ body }) => JSON.parse(body));
   const kept = (await api.get(`/v1/approvals?event_id=${sent.json.id}`)).json;
   t.match(kept, { total: 1, items: [{ id: approval, event_id: sent.json.id }] });
@@ -102,7 +101,7 @@ t.test('a pending approval is notified with its agent and its policy, and so is 
     },
   });
   const toApprover = () => smtp.mails.filter(({ recipients }) => recipients.includes(box.target));
-  t.ok(await ends(() => toApprover().length >= 2));
+  t.ok(await eventually(() => toApprover().length >= 2));
   const text = readMail(toApprover()[0]!.raw).parts[0]!;
   t.match(
     JSON.stringify(text),
@@ -119,7 +118,7 @@ t.test('a secret is replaced, and for a day both sign', async (t) => {
   t.not(rotated.json.secret, made.secret);
   await api.post(`/v1/alerts/${made.id}/test`, undefined);
   const told = () => hook.received.filter(({ path: to }) => to === '/rotated');
-  t.ok(await ends(() => told().length > 0));
+  t.ok(await eventually(() => told().length > 0));
   const { headers, body } = told()[0]!;
   t.match(headers['webhook-signature'], /^v1,\S+ v1,\S+$/);
   for (const secret of [made.secret, rotated.json.secret])
@@ -129,7 +128,7 @@ t.test('a secret is replaced, and for a day both sign', async (t) => {
     );
   for (let i = 0; i < 5; i++) await api.post(`/v1/alerts/${made.id}/rotate-secret`, undefined);
   await api.post(`/v1/alerts/${made.id}/test`, undefined);
-  t.ok(await ends(() => told().length > 1));
+  t.ok(await eventually(() => told().length > 1));
   t.equal(
     told()[1]!.headers['webhook-signature']!.toString().split(' ').length,
     4,
@@ -165,10 +164,10 @@ t.test('the receiver of docs/channels.md accepts a test notification', async (t)
   child.stdout.on('data', (data: Buffer) => {
     printed += data.toString();
   });
-  t.ok(await ends(() => canConnect(port)), 'it listens');
+  t.ok(await eventually(() => canConnect(port)), 'it listens');
   const made = await api.post(`/v1/alerts/${id}/test`, undefined);
   t.equal(made.status, 201);
-  t.ok(await ends(() => printed.includes('\n')), 'it came');
+  t.ok(await eventually(() => printed.includes('\n')), 'it came');
   t.match(printed, new RegExp(`^${made.json.id} policy_violation .+\n$`));
 });
 
@@ -177,7 +176,7 @@ t.test('an answer that points inside is not followed', async (t) => {
   const { id } = await alert('redirected', 'webhook', `${hook.url}/away`);
   const { json } = await api.post(`/v1/alerts/${id}/test`, undefined);
   const attempts = async () => (await api.get(`/v1/deliveries/${json.id}`)).json.attempts as object[];
-  t.ok(await ends(async () => (await attempts()).length > 0));
+  t.ok(await eventually(async () => (await attempts()).length > 0));
   t.match((await attempts())[0], { status_code: 307, error: 'redirect' });
   t.equal(inside.connections(), 0);
 });
@@ -190,13 +189,4 @@ function canConnect(to: number): Promise<boolean> {
     });
     socket.on('error', () => resolve(false));
   });
-}
-
-async function until(holds: () => boolean | Promise<boolean>, ms: number): Promise<boolean> {
-  const end = performance.now() + ms;
-  while (!(await holds())) {
-    if (performance.now() > end) return false;
-    await pause(50);
-  }
-  return true;
 }

@@ -10,7 +10,7 @@ import { mintId } from '../../src/common/ids.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
 import { erasureReport, markClean, noteErased, uncleanErasures } from '../../src/registry/erasures.ts';
 import { connectStore } from '../registry/harness.ts';
-import { silent } from '../streams/harness.ts';
+import { eventually, silent } from '../streams/harness.ts';
 import { encodeStored, plainEvent, startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 
@@ -77,7 +77,7 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
   }
   t.match(await erasureReport(store, account, agents[0]!), { clickhouse_clean_at: null, redis_clean_at: null });
   t.equal(await erasureReport(store, mintId('account', 1), agents[0]!), null, 'another account hears nothing');
-  await until(async () => {
+  await eventually(async () => {
     await cleaning.look();
     const reports = await Promise.all(agents.slice(0, 2).map((agent) => erasureReport(store, account, agent)));
     return reports.every((report) => report?.clickhouse_clean_at && report.redis_clean_at);
@@ -107,7 +107,7 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
   t.equal((await erasureReport(store, account, agents[2]!))!.redis_clean_at, null);
   t.ok((await late()) >= 35 * 60, 'ordered two hours ago, promised within 85 minutes: an alarm can hear of it');
   await redis.set(keys.fileRewrite(), Date.now() - 2 * 3_600_000);
-  await until(async () => {
+  await eventually(async () => {
     await cleaning.look();
     return (await erasureReport(store, account, agents[2]!))!.redis_clean_at !== null;
   });
@@ -116,7 +116,3 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
   await cleaning.look();
   t.equal(await late(), 0, 'once both stores are clean');
 });
-
-async function until(is: () => Promise<boolean>): Promise<void> {
-  for (const endMs = performance.now() + 60_000; performance.now() < endMs; await sleep(300)) if (await is()) return;
-}

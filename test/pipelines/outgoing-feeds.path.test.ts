@@ -8,13 +8,12 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { type Received, startReceiver } from '../support/https-receiver.ts';
-import { pause } from '../support/raw-http.ts';
+import { pause, until } from '../support/raw-http.ts';
 import { killPipelines, startService } from '../support/service.ts';
 
 type Item = { topic: string; data: Record<string, unknown> };
 type Shown = { failing_since: string | null; error: string | null; status_code: number | null; sent_rows: number };
 
-const WAIT_MS = 120_000;
 const ALL = ['audit_log', 'events', 'anomalies', 'approvals', 'deliveries'];
 const KILLS = 4;
 
@@ -61,11 +60,6 @@ const rowsOf = ({ body, headers }: Received): Item[] => {
 const verify = (secret: string, { body, headers }: Received, more = '') =>
   new Webhook(secret).verify(body + more, headers as Record<string, string>);
 receiver.answer = take;
-
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const deadline = performance.now() + WAIT_MS; !(await isSo()); await pause(100))
-    if (performance.now() > deadline) throw new Error('it did not come');
-}
 
 async function make(body: object): Promise<{ id: string; secret: string; path: string }> {
   const name = `feed ${Math.random()}`;

@@ -6,10 +6,9 @@ import { signedForS3 } from '../../src/egress/sign-s3.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { type Answering, type Received, startReceiver } from '../support/https-receiver.ts';
-import { pause } from '../support/raw-http.ts';
+import { pause, until } from '../support/raw-http.ts';
 import { killPipelines, startService } from '../support/service.ts';
 
-const WAIT_MS = 120_000;
 const KEY_ID = 'AKIDEXAMPLE';
 const SECRET = 'sesame/+:open';
 const REGION = 'eu-central-1';
@@ -48,10 +47,6 @@ function isSigned({ path, headers, body }: Received): boolean {
   return own.includes('host') && wanted['authorization'] === given['authorization'];
 }
 
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const deadline = performance.now() + WAIT_MS; !(await isSo()); await pause(100))
-    if (performance.now() > deadline) throw new Error('it did not come');
-}
 async function batch(text: string): Promise<string[]> {
   const events = Array.from({ length: 100 }, () => ({ type: 'prompt', payload: { text } }));
   const sent = await api.post(`/v1/agents/${agent}/events/batch`, events).catch(() => undefined);

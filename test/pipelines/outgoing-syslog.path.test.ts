@@ -3,11 +3,10 @@
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
-import { pause } from '../support/raw-http.ts';
+import { until } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 import { startSyslog } from '../support/syslog-receiver.ts';
 
-const WAIT_MS = 120_000;
 const receiver = await startSyslog(t);
 const service = await startService(t, {
   env: {
@@ -28,11 +27,6 @@ const missing = (ids: readonly string[], msgId: string) => {
   const known = new Set(rows().flatMap((one) => (one.msgId === msgId ? [one.row.data.id] : [])));
   return ids.filter((id) => !known.has(id));
 };
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const deadline = performance.now() + WAIT_MS; !(await isSo()); await pause(100))
-    if (performance.now() > deadline) throw new Error('it did not come');
-}
-
 t.test('a row is a message, whatever it holds', async (t) => {
   const made = await api.post('/v1/outgoing-feeds', { name: 'syslog', url, topics: ['events', 'audit_log'] });
   t.equal(made.status, 201);

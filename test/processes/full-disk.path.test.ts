@@ -11,11 +11,10 @@ import t, { type Test } from 'tap';
 import { reserveAppends } from '../../src/embedded/append-only-reserve.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
-import { pause } from '../support/raw-http.ts';
+import { eventually } from '../streams/harness.ts';
 import { makeDataDir, serviceEnvironment } from '../support/service.ts';
 
 const KEY = 'full-disk-full-disk-full-disk-full-disk';
-const ENDS_MS_MAX = 60_000;
 /** The reserve is there first; where another program fills the disk faster than it is polled, Redis says so itself. */
 const FULL = /The disk (that Redis writes to is full|is nearly full \(.*\)); nothing was recorded\./;
 
@@ -26,18 +25,21 @@ t.test('it is called a full disk, loses nothing, and goes on when there is room'
   let refused = await send();
   for (let i = 0; i < 200 && refused.status === 201; i++) refused = await send();
   t.equal(refused.status, 503, 'the append-only file cannot grow');
-  t.ok(await until(async () => FULL.test((await send()).text)), 'an event');
+  t.ok(await eventually(async () => FULL.test((await send()).text)), 'an event');
   t.match((await send()).text, /"recorded":false/);
-  t.ok(await until(async () => FULL.test((await ask('POST', '/v1/agents', { name: 'another' })).text)), 'a change');
+  t.ok(
+    await eventually(async () => FULL.test((await ask('POST', '/v1/agents', { name: 'another' })).text)),
+    'a change',
+  );
   const isSaid = async () =>
     /"path":"disk","message":"\d+ MB are free, and \d+ are kept/.test((await ask('GET', '/readyz')).text);
-  t.ok(await until(isSaid), 'a readiness probe');
+  t.ok(await eventually(isSaid), 'a readiness probe');
   t.equal((await ask('GET', '/readyz')).status, 503);
-  t.ok(await until(() => isAbout(log, 'disk.nearly_full')), 'and the log');
+  t.ok(await eventually(() => isAbout(log, 'disk.nearly_full')), 'and the log');
 
   rmSync(filler);
-  t.ok(await until(async () => (await send()).status === 201), 'there is room again');
-  t.ok(await until(async () => (await ask('GET', '/readyz')).status === 200));
+  t.ok(await eventually(async () => (await send()).status === 201), 'there is room again');
+  t.ok(await eventually(async () => (await ask('GET', '/readyz')).status === 200));
 });
 
 t.test('a process that ends while the disk is full is started again, and no other ends', async (t) => {
@@ -52,14 +54,17 @@ t.test('a process that ends while the disk is full is started again, and no othe
     fill(filler);
     return isAbout(log, 'runtime.not_written');
   };
-  t.ok(await until(isSaid), 'the file that names its processes cannot be written');
-  t.ok(await until(async () => (await ask('GET', '/healthz').catch(() => undefined))?.status === 200), 'a new front');
+  t.ok(await eventually(isSaid), 'the file that names its processes cannot be written');
+  t.ok(
+    await eventually(async () => (await ask('GET', '/healthz').catch(() => undefined))?.status === 200),
+    'a new front',
+  );
   t.equal(child.exitCode, null, 'the supervisor runs');
   rmSync(filler);
-  t.ok(await until(async () => (await send().catch(() => undefined))?.status === 201), 'there is room again');
-  t.ok(await until(async () => (await ask('GET', '/readyz').catch(() => undefined))?.status === 200));
+  t.ok(await eventually(async () => (await send().catch(() => undefined))?.status === 201), 'there is room again');
+  t.ok(await eventually(async () => (await ask('GET', '/readyz').catch(() => undefined))?.status === 200));
   t.ok(
-    await until(() => killed.every((name) => children()[name] !== before[name])),
+    await eventually(() => killed.every((name) => children()[name] !== before[name])),
     'the file names those that run now',
   );
 });
@@ -77,7 +82,7 @@ t.test('what was acknowledged until the disk was full is there after Redis was k
     }
   };
   const writers = Array.from({ length: 16 }, writer);
-  t.ok(await until(() => acknowledged.length > 500), 'events are written');
+  t.ok(await eventually(() => acknowledged.length > 500), 'events are written');
   // Another program fills the disk to its last byte between two polls at it.
   const other = spawn('dd', ['if=/dev/zero', `of=${filler}`, 'bs=4k', 'count=65536'], { stdio: 'ignore' });
   await once(other, 'exit');
@@ -85,7 +90,7 @@ t.test('what was acknowledged until the disk was full is there after Redis was k
   process.kill(children()['redis']!, 'SIGKILL');
   rmSync(filler);
   t.ok(acknowledged.length > 100, `${acknowledged.length} were acknowledged`);
-  t.ok(await until(async () => (await send().catch(() => undefined))?.status === 201), 'there is room again');
+  t.ok(await eventually(async () => (await send().catch(() => undefined))?.status === 201), 'there is room again');
   const found = new Set<string>();
   for (let cursor = ''; ; ) {
     let text = '';
@@ -94,7 +99,7 @@ t.test('what was acknowledged until the disk was full is there after Redis was k
       text = answer.text;
       return answer.status === 200 && answer.isWhole;
     };
-    if (!(await until(isListed))) throw new Error(`the list is not answered: ${text}`);
+    if (!(await eventually(isListed))) throw new Error(`the list is not answered: ${text}`);
     const page = JSON.parse(text) as { items: { id: string }[]; next_cursor: string | null };
     for (const { id } of page.items) found.add(id);
     if (page.next_cursor === null) break;
@@ -183,7 +188,7 @@ async function startOnDisk(t: Test, { folder, megabytes }: Disk) {
       return {};
     }
   };
-  t.ok(await until(() => Object.keys(children()).length > 0), 'it runs');
+  t.ok(await eventually(() => Object.keys(children()).length > 0), 'it runs');
   const agent = JSON.parse((await ask('POST', '/v1/agents', { name: 'writer' })).text).id;
   const send = () =>
     ask('POST', `/v1/agents/${agent}/events`, { type: 'prompt', payload: { prompt: 'x'.repeat(10_000) } });
@@ -204,13 +209,4 @@ function fill(file: string): void {
       // Full for pieces of this size.
     }
   }
-}
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<boolean> {
-  const end = performance.now() + ENDS_MS_MAX;
-  while (!(await holds())) {
-    if (performance.now() > end) return false;
-    await pause(100);
-  }
-  return true;
 }

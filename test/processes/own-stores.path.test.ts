@@ -12,6 +12,7 @@ import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/
 import { forkEngine, startClickHouse } from '../support/clickhouse.ts';
 import { folderOf } from '../support/folder.ts';
 import { OwnTime } from '../support/own-time.ts';
+import { until } from '../support/raw-http.ts';
 import { type RedisProcess, startRedis } from '../support/redis.ts';
 import { type Environment, launchService, makeDataDir, runCli, type TestService } from '../support/service.ts';
 
@@ -59,13 +60,6 @@ function caller({ url, key }: TestService) {
     const answer = await fetch(url + where, { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) });
     return { status: answer.status, headers: answer.headers, body: (await answer.json()) as Body };
   };
-}
-
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  for (let i = 0; !(await holds()); i++) {
-    if (i === 1_200) throw new Error(`did not come true: ${holds}`);
-    await sleep(50);
-  }
 }
 
 t.test('a Redis that would lose events is refused, unless it is allowed', async (t) => {

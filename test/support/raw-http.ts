@@ -129,6 +129,14 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
+const UNTIL_MS_MAX = 120_000;
+
+/** For what the service does in its own time; the bound is for what never comes. */
+export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (const deadline = performance.now() + UNTIL_MS_MAX; !(await holds()); await pause(50))
+    if (performance.now() > deadline) throw new Error(`did not come true within ${UNTIL_MS_MAX} ms: ${holds}`);
+}
+
 /** The answer that begins at `at`, or undefined while it is not whole. One without an `answer` is a `100 Continue`. */
 function readAnswer(
   text: string,
