@@ -3,16 +3,15 @@
 // baseline is gone. Death is a Redis and a ClickHouse that answer no more from a given step on: before it was carried
 // out, or after.
 import t, { type Test } from 'tap';
-import type { ClickHouse } from '../../clickhouse/client.ts';
 import { listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
 import { Baseline, decodeBaseline } from '../../pipelines/anomaly/baseline.ts';
 import { observe } from '../../pipelines/anomaly/observe.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../../schemas/signal.ts';
-import type { Commands } from '../../src/redis/client.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent, sentScript, type TestAgent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, startPipelines, type World } from './harness.ts';
 
@@ -101,28 +100,16 @@ function doomed(world: World, step: Step): { world: World; isDead: () => boolean
     if (isStep) dead = true;
     return dead ? closed() : answer;
   };
-  const redis = new Proxy(world.redis, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (typeof value !== 'function' || name === 'on' || name === 'off') return value;
-      return (...args: unknown[]) => {
-        const isScript = (name === 'evalsha' && args[0] === sha) || (name === 'eval' && args[0] === text);
-        // The manifest's script also reads.
-        const isStep = isScript && !(step.script === 'stream-manifest' && args.at(-2) === '');
-        return guarded(isStep, () => (value as (...args: unknown[]) => unknown).apply(target, args));
-      };
-    },
-  }) as Commands;
-  const clickhouse = new Proxy(world.clickhouse, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (typeof value !== 'function') return value;
-      return (...args: unknown[]) =>
-        guarded(step.insert === true && name === 'insertRows', () =>
-          (value as (...args: unknown[]) => unknown).apply(target, args),
-        );
-    },
-  }) as ClickHouse;
+  const redis = intercepted(world.redis, ({ name, args, go }) => {
+    if (name === 'on' || name === 'off') return go();
+    const isScript = (name === 'evalsha' && args[0] === sha) || (name === 'eval' && args[0] === text);
+    // The manifest's script also reads.
+    const isStep = isScript && !(step.script === 'stream-manifest' && args.at(-2) === '');
+    return guarded(isStep, go);
+  });
+  const clickhouse = intercepted(world.clickhouse, ({ name, go }) =>
+    guarded(step.insert === true && name === 'insertRows', go),
+  );
   return { world: { ...world, redis, clickhouse }, isDead: () => dead };
 }
 

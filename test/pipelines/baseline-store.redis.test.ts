@@ -9,6 +9,7 @@ import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';
 import { connect, eventually, freshAgent, freshKeys } from '../streams/harness.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 
 const server = await startRedis(t);
@@ -86,13 +87,10 @@ t.test('nothing is written in the middle of a batch; after it at once, then once
 t.test('5,000 agents of one batch are a handful of reads, and only so many stay in memory', async (t) => {
   const { redis, keys, lease } = await setting(t);
   let reads = 0;
-  const counted = new Proxy(redis, {
-    get(target, name) {
-      if (name === 'mgetBuffer') reads++;
-      const value = Reflect.get(target, name) as unknown;
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
-  }) as Commands;
+  const counted = intercepted(redis, ({ name, go }) => {
+    if (name === 'mgetBuffer') reads++;
+    return go();
+  });
   const baselines = new BaselineStore({ redis: counted, keys, partition: 0 });
   baselines.begin(lease);
   t.teardown(() => baselines.end());

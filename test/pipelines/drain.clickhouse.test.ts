@@ -13,6 +13,7 @@ import { LeaseLost } from '../../src/streams/lease.ts';
 import { appendOf, freshAgent, makeEvent } from '../streams/harness.ts';
 import { type EngineProcess, forkEngine, startClickHouse } from '../support/clickhouse.ts';
 import { folderOf } from '../support/folder.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, ownerOf, storedIds, type World, whenDrained } from './harness.ts';
 
@@ -44,18 +45,14 @@ async function drainAll(world: World): Promise<void> {
 /** Makes every so many-th read of a stream's entries fail, after it was carried out. */
 function losingReads(redis: Commands, every: number): Commands {
   let reads = 0;
-  return new Proxy(redis, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (typeof value !== 'function') return value;
-      if (name !== 'callBuffer') return value.bind(target);
-      return async (command: string, ...args: unknown[]) => {
-        const answer: unknown = await value.call(target, command, ...args);
-        if (command === 'XRANGE' && ++reads % every === 0) throw new Error('Connection is closed.');
-        return answer;
-      };
-    },
-  });
+  const losing = async (answer: unknown) => {
+    await answer;
+    if (++reads % every === 0) throw new Error('Connection is closed.');
+    return answer;
+  };
+  return intercepted(redis, ({ name, args, go }) =>
+    name === 'callBuffer' && args[0] === 'XRANGE' ? losing(go()) : go(),
+  );
 }
 
 /** Its first insert is carried out, and then its owner is gone. */

@@ -5,12 +5,12 @@ import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { InsertCoalescer } from '../../pipelines/insert-coalescer.ts';
 import { claimToken, insertGroup } from '../../pipelines/store/group-insert.ts';
 import { INSERT_BYTES_MAX, INSERT_ROWS_MAX } from '../../src/common/limits.ts';
-import type { Commands } from '../../src/redis/client.ts';
 import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
 import { LeaseLost } from '../../src/streams/lease.ts';
 import { appendOf, eventually, freshAgent, makeEvent, type TestAgent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 import {
   knowRedis,
@@ -260,21 +260,12 @@ t.test('a row that the table refuses is dead-lettered alone; the other streams a
 t.test('a stream that cannot get on does not hold up the others', async (t) => {
   const world = await begin(t);
   let held: (() => void) | undefined;
-  const slow = new Proxy(world.redis, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (typeof value !== 'function') return value;
-      if (name !== 'smismember') return value.bind(target) as unknown;
-      return async (...args: unknown[]) => {
-        if (held === undefined) {
-          await new Promise<void>((resolve) => {
-            held = resolve;
-          });
-        }
-        return (value as (...args: unknown[]) => unknown).apply(target, args);
-      };
-    },
-  }) as Commands;
+  const slow = intercepted(world.redis, ({ name, go }) => {
+    if (name !== 'smismember' || held !== undefined) return go();
+    return new Promise<void>((resolve) => {
+      held = resolve;
+    }).then(go);
+  });
   const owners = await startOwners(world, { redis: slow });
   t.ok(
     await eventually(async () => (await storedIds(world.clickhouse)).length === 30),

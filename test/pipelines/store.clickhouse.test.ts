@@ -8,6 +8,7 @@ import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent, sentScript } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, pickyAbout, startPipelines, storedIds } from './harness.ts';
 
@@ -481,14 +482,7 @@ t.test('an event blocked by a policy is an anomaly, once; one blocked by the kil
 /** A client like this one that drops the calls of one script. */
 function refusing(redis: import('../../src/redis/client.ts').Commands, script: string) {
   const { sha } = sentScript(script);
-  return new Proxy(redis, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (typeof value !== 'function') return value;
-      return (...args: unknown[]) => {
-        if (name === 'evalsha' && args[0] === sha) return Promise.reject(new Error('Connection is closed.'));
-        return (value as (...args: unknown[]) => unknown).apply(target, args);
-      };
-    },
-  });
+  return intercepted(redis, ({ name, args, go }) =>
+    name === 'evalsha' && args[0] === sha ? Promise.reject(new Error('Connection is closed.')) : go(),
+  );
 }

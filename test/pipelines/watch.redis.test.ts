@@ -14,6 +14,7 @@ import { Agents } from '../../src/registry/agents.ts';
 import { IngestHeartbeat } from '../../src/streams/ingest-heartbeat.ts';
 import { actor } from '../registry/harness.ts';
 import { connect, freshKeys, silent } from '../streams/harness.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 
 const server = await startRedis(t);
@@ -218,17 +219,9 @@ t.test('inactive and deleted agents are never down', async (t) => {
 
 /** The real client until it meets a script over these many keys; then `then` decides whether and when it continues. */
 function interrupted(keyCount: number, then: () => Promise<void>): Commands {
-  return new Proxy(redis, {
-    get(client, name) {
-      const value = Reflect.get(client, name) as unknown;
-      if (typeof value !== 'function') return value;
-      if (name !== 'evalsha' && name !== 'eval') return value.bind(client);
-      return async (...args: unknown[]) => {
-        if (args[1] === keyCount) await then();
-        return (value as (...args: unknown[]) => unknown).apply(client, args);
-      };
-    },
-  });
+  return intercepted(redis, ({ name, args, go }) =>
+    (name === 'evalsha' || name === 'eval') && args[1] === keyCount ? then().then(go) : go(),
+  );
 }
 
 async function killedAt(t: Test, keyCount: number, told: number): Promise<void> {

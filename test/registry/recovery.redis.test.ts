@@ -22,6 +22,7 @@ import type { RestoredRow } from '../../src/registry/restore.ts';
 import { Views } from '../../src/registry/views.ts';
 import { RedisWatch } from '../../src/stores/redis-watch.ts';
 import { silent } from '../streams/harness.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, eventually, type Store, wholeJournal } from './harness.ts';
 
@@ -193,15 +194,9 @@ t.test('wherever it breaks off, the next one goes on', async (t) => {
   await putBack(store, made.then);
   for (let calls = 2; ; calls++) {
     let left = calls;
-    const redis = new Proxy(store.redis, {
-      get(target, name) {
-        const member = Reflect.get(target, name) as unknown;
-        if (typeof member !== 'function') return member;
-        return (...args: unknown[]) => {
-          if (['evalsha', 'call', 'set', 'del'].includes(String(name)) && --left < 0) throw new Error('killed');
-          return (member as (...args: unknown[]) => unknown).apply(target, args);
-        };
-      },
+    const redis = intercepted(store.redis, ({ name, go }) => {
+      if (['evalsha', 'call', 'set', 'del'].includes(name) && --left < 0) throw new Error('killed');
+      return go();
     });
     await store.redis.del(store.keys.recoveryLock()); // of the process that was killed
     const done = await bringForward({ ...store, redis }, known).then(

@@ -14,6 +14,7 @@ import { positionOf, ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 import { trimStream } from '../../src/streams/trim.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 import { connect, eventually, freshKeys } from './harness.ts';
 
@@ -381,16 +382,10 @@ t.test('the barrier waits for what was there when the read began, and for no mor
 /** A client whose first read is carried out and its answer lost. */
 function losingOneReply(redis: Commands): Commands {
   let lost = false;
-  return new Proxy(redis, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (typeof value !== 'function') return value;
-      return async (...args: unknown[]) => {
-        const answer: unknown = await (value as (...args: unknown[]) => unknown).apply(target, args);
-        if (lost || name !== 'callBuffer') return answer;
-        lost = true;
-        throw new Error('Command timed out');
-      };
-    },
+  return intercepted(redis, async ({ name, go }) => {
+    const answer = await go();
+    if (lost || name !== 'callBuffer') return answer;
+    lost = true;
+    throw new Error('Command timed out');
   });
 }

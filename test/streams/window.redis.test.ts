@@ -3,6 +3,7 @@
 import t from 'tap';
 import type { Commands } from '../../src/redis/client.ts';
 import { type StreamEntry, StreamWindow } from '../../src/streams/window.ts';
+import { intercepted } from '../support/intercepted.ts';
 import { startRedis } from '../support/redis.ts';
 import { connect, freshKeys } from './harness.ts';
 
@@ -37,12 +38,9 @@ async function appended(redis: Commands, stream: string, count: number, bytes = 
 /** Counts what is asked of Redis. */
 function counting(redis: Commands): { redis: Commands; reads: () => number } {
   let reads = 0;
-  const counted = new Proxy(redis, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (name === 'callBuffer') reads++;
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
+  const counted = intercepted(redis, ({ name, go }) => {
+    if (name === 'callBuffer') reads++;
+    return go();
   });
   return { redis: counted, reads: () => reads };
 }
@@ -103,16 +101,10 @@ t.test('a lost answer changes nothing', async (t) => {
   const redis = await connect(t, server.address);
   const stream = freshKeys(1).events(0);
   let lose = 2;
-  const losing = new Proxy(redis, {
-    get(target, name) {
-      const value = Reflect.get(target, name) as unknown;
-      if (typeof value !== 'function') return value;
-      return async (...args: unknown[]) => {
-        const answer: unknown = await (value as (...args: unknown[]) => unknown).apply(target, args);
-        if (name === 'callBuffer' && lose-- > 0) throw new Error('Command timed out');
-        return answer;
-      };
-    },
+  const losing = intercepted(redis, async ({ name, go }) => {
+    const answer = await go();
+    if (name === 'callBuffer' && lose-- > 0) throw new Error('Command timed out');
+    return answer;
   });
   const window = new StreamWindow({ redis: losing, stream, bytesMax: 1e6 });
   const followers = [new Follower(window), new Follower(window)];
