@@ -82,15 +82,14 @@ t.test(
   async (t) => {
     const world = await makeAuditWorld(t, servers);
     let running = await startPipelines(t, world, { processName: 'honest' });
-    const seed = SEED;
     const result = await workHonestly(world, {
-      ...{ operations: 240, accounts: 2, restartEvery: 80, random: new Random(seed) },
+      ...{ operations: 240, accounts: 2, restartEvery: 80, random: new Random(SEED) },
       restart: async () => {
         await running.pipelines.stop();
         running = await startPipelines(t, world, { processName: 'honest' });
       },
     });
-    t.same(result.alarms, [], `${result.verifications} verifications meanwhile, seed ${seed}`);
+    t.same(result.alarms, [], `${result.verifications} verifications meanwhile, seed ${SEED}`);
     for (const found of result.last) t.match(found, { valid: true, unchained: 0, unsettled: 0 });
     t.ok((result.operations['erase'] ?? 0) > 0, JSON.stringify(result.operations));
   },

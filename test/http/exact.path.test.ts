@@ -118,7 +118,6 @@ t.test('two fronts give one event one verdict, whatever they judged before', asy
   for (const order of GUARD_SET) t.match(await api.post('/v1/policies', order), { status: 201 });
   const other = (await api.post('/v1/agents', { name: 'other' })).json.id as string;
   const unconcerned = { type: 'block_action', agent_id: other, conditions: { tool: 'x' }, actions: ['block'] };
-  t.comment(`seed ${SEED}`);
   const random = randomFrom(SEED);
   const bytes = (count: number) => Buffer.from(Array.from({ length: count }, () => random() * 256));
   const uuids = Array.from({ length: 400 }, () =>

@@ -14,7 +14,6 @@ import { account, agent, agentId, NOW, policiesOf, ruleSet } from './support.ts'
 const PAIRS = runs(Number(process.env['GATEHOUSE_TEST_PAIRS'] ?? 20_000));
 const POLICIES = 40;
 const random = randomFrom(SEED);
-t.comment(`seed ${SEED}`);
 
 function pick<T>(items: readonly T[]): T {
   return items[Math.floor(random() * items.length)]!;

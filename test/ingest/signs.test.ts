@@ -22,7 +22,6 @@ import { account, agent, agentId, NOW, policiesOf } from './support.ts';
 
 const PAIRS = runs(Number(process.env['GATEHOUSE_TEST_PAIRS'] ?? 60_000));
 const random = randomFrom(SEED);
-t.comment(`seed ${SEED}`);
 
 function below(n: number): number {
   return Math.floor(random() * n);

@@ -13,7 +13,6 @@ import { randomFrom, SEED } from '../support/seed.ts';
 import { startService } from '../support/service.ts';
 
 t.setTimeout(900_000);
-t.comment(`seed ${SEED}`);
 const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
 const api = await Api.described(t, service);
 const random = randomFrom(SEED);

@@ -14,9 +14,6 @@ import { fieldHolds } from '../reference/judge.ts';
 import { runs, SEED } from '../support/seed.ts';
 import { AGENT, cpuMs, decideOn, event, matches, policy } from './support.ts';
 
-const seed = SEED;
-t.comment(`seed ${seed}`);
-
 const SEND = event('tool_call', {
   tool: 'send_money',
   arguments: { recipient: 'US133000000121212121212', amount: 250.5, tags: ['urgent', 'abroad'] },
@@ -129,7 +126,7 @@ t.test('conditions agree with a plain reading of the rules on any payload', asyn
       const key = `payload.${segments.join('.')}`;
       return matches('block_action', { [key]: wanted }, view) === fieldHolds(key, wanted, view);
     }),
-    { seed, numRuns: runs(4000) },
+    { seed: SEED, numRuns: runs(4000) },
   );
   t.pass();
 });
@@ -176,7 +173,7 @@ t.test('an index by agent, type and tool changes no judgement', async (t) => {
         return JSON.stringify(together) === JSON.stringify(alone);
       },
     ),
-    { seed, numRuns: runs(1000) },
+    { seed: SEED, numRuns: runs(1000) },
   );
   t.pass();
 });

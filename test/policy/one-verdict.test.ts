@@ -13,8 +13,6 @@ import { runs, SEED as seed } from '../support/seed.ts';
 import { SECRETS, secret, arbitraryPayload as view } from './arbitrary-events.ts';
 import { decideOn, event, policy } from './support.ts';
 
-t.comment(`seed ${seed}`);
-
 /** What an account of a careful owner has; the last explodes. */
 const POLICIES: Policy[] = [
   ...DETECTOR_NAMES.map((name) => policy('data_filter', { detectors: [name], redact: true }, ['log'])),

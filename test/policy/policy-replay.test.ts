@@ -18,8 +18,6 @@ import { areAllRun, runs, SEED as seed } from '../support/seed.ts';
 import { arbitraryPayload } from './arbitrary-events.ts';
 import { AGENT, event, policy } from './support.ts';
 
-t.comment(`seed ${seed}`);
-
 /** type, conditions */
 const TEXTS: [Parameters<typeof policy>[0], object][] = [
   ['block_action', { type: 'tool_call', tool: ['a', 'b'] }],

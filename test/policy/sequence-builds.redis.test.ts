@@ -74,7 +74,6 @@ const pastOf = (one: SequenceEvent, atMs: number): PastEvent => ({ event: one, a
 t.test('what is stored and what is in the log make the memory that was there all along', async (t) => {
   const redis = await connect(t);
   const random = randomFrom(SEED);
-  t.comment(`seed ${SEED}`);
   let matched = 0;
   for (let run = 0; run < 40; run++) {
     const [whole, built] = [new World(redis), new World(redis)];

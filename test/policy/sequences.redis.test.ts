@@ -137,7 +137,6 @@ async function known(redis: Commands, account: string, policies: readonly PlainP
 t.test('Redis, memory and the reference agree', async (t) => {
   const redis = [await connect(t), await connect(t)];
   const random = randomFrom(SEED);
-  t.comment(`seed ${SEED}`);
   const counts = { events: 0, asked: 0, matched: 0, waiting: 0, approved: 0 };
   for (let run = 0; run < CASES; run++) {
     const policies = Array.from({ length: oneOf(random, [1, 2, 3]) }, () => policy(random));

@@ -1,9 +1,10 @@
 // Where tests of random cases begin: the same place each time, so that a run which fails fails again, and one that
-// passed passes. GATEHOUSE_TEST_SEED begins elsewhere (`random`: anywhere), which is how unexpected
+// passed passes. GATEHOUSE_TEST_SEED begins elsewhere (`random`: anywhere, which is said), which is how unexpected
 // faults are searched for.
 const given = process.env.GATEHOUSE_TEST_SEED;
 
 export const SEED = given === 'random' ? Date.now() % 2 ** 31 : Number(given ?? 20_261_121);
+if (given === 'random') process.stdout.write(`# seed ${SEED}\n`);
 
 /** The share of random cases that is run: `npm run test:unit` runs a tenth. */
 const share = Number(process.env.GATEHOUSE_TEST_SHARE ?? 1);
