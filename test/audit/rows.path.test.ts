@@ -175,10 +175,7 @@ t.test('the list of approvals', async (t) => {
   const policy = { name: 'ask', type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
   await own.post('/v1/policies', policy);
   const decided = async (decision: object): Promise<string> => {
-    const { json: event } = await own.until(
-      () => own.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'pay' } }),
-      ({ json }) => json.policy_result.outcome === 'pending',
-    );
+    const { json: event } = await own.submitUntil('pending', agent, { type: 'tool_call', payload: { tool: 'pay' } });
     const { approval_id: id } = event.policy_result;
     await own.until(
       () => own.post(`/v1/approvals/${id}`, decision),

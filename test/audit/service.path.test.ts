@@ -55,10 +55,7 @@ t.test('a decision changed in the list of approvals is found', async (t) => {
   const agent = (await own.post('/v1/agents', { name: 'payer' })).json.id as string;
   const policy = { name: 'ask', type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
   const made = (await own.post('/v1/policies', policy)).json.id as string;
-  const { json: event } = await own.until(
-    () => own.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'pay' } }),
-    ({ json }) => json.policy_result.outcome === 'pending',
-  );
+  const { json: event } = await own.submitUntil('pending', agent, { type: 'tool_call', payload: { tool: 'pay' } });
   const { approval_id: approval } = event.policy_result;
   await own.until(
     () => own.post(`/v1/approvals/${approval}`, { decision: 'deny' }),

@@ -19,11 +19,7 @@ for (const [name, conditions] of [
   ['no removal', { type: 'tool_call', tool: 'shell', 'payload.arguments': { contains: 'rm -rf' } }],
 ] as const)
   await api.post('/v1/policies', { name, type: 'block_action', conditions, actions: ['block'] });
-await api.until(
-  () =>
-    api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'shell', arguments: 'rm -rf /' } }),
-  ({ json }) => json.policy_result.outcome === 'blocked',
-);
+await api.submitUntil('blocked', agent, { type: 'tool_call', payload: { tool: 'shell', arguments: 'rm -rf /' } });
 const options = (more: Partial<GatehouseOptions> = {}): GatehouseOptions => ({
   ...{ url: service.url, key: service.key, agent, timeoutMs: 10_000 },
   ...more,

@@ -18,14 +18,8 @@ await api.post('/v1/policies', {
   conditions: { tool: 'wire' },
 });
 const agent = (await api.post('/v1/agents', { name: 'python' })).json.id as string;
-await api.until(
-  () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'wire' } }),
-  ({ json }) => json.policy_result.outcome === 'blocked',
-);
-await api.until(
-  () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'refund' } }),
-  ({ json }) => json.policy_result.outcome === 'pending',
-);
+await api.submitUntil('blocked', agent, { type: 'tool_call', payload: { tool: 'wire' } });
+await api.submitUntil('pending', agent, { type: 'tool_call', payload: { tool: 'refund' } });
 
 const run = (program: string, url = service.url) => runPython(program, { url, key: service.key, agent });
 

@@ -15,10 +15,7 @@ const agent = (await api.post('/v1/agents', { name: 'records' })).json.id as str
 await api.post('/v1/policies', {
   ...{ name: 'ask for refunds', type: 'require_approval', conditions: { tool: 'refund' }, actions: ['block'] },
 });
-await api.until(
-  () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'refund' } }),
-  ({ json }) => json.policy_result.outcome === 'pending',
-);
+await api.submitUntil('pending', agent, { type: 'tool_call', payload: { tool: 'refund' } });
 const options = (more: Partial<GatehouseOptions> = {}): GatehouseOptions => ({
   ...{ url: service.url, key: service.key, agent, timeoutMs: 10_000 },
   ...more,

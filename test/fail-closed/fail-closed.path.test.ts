@@ -31,10 +31,7 @@ const { stdout: account } = await runCli(['account', 'create', 'busy'], { GATEHO
 const busyKey = /^key (\S+)$/m.exec(account)![1]!;
 const limit = ['account', 'limit', 'busy', '--per-second', '1', '--burst', '2'];
 await runCli(limit, { GATEHOUSE_DATA_DIR: service.dataDir });
-await api.until(
-  () => api.post(`/v1/agents/${agent}/events`, { type: 'custom', payload: {} }),
-  ({ json }) => json.policy_result.outcome === 'pending',
-);
+await api.submitUntil('pending', agent, { type: 'custom', payload: {} });
 await api.until(
   () => api.as(made.key).get('/v1/agents'),
   ({ status }) => status === 401,

@@ -25,11 +25,7 @@ async function newKey(scope: string): Promise<string> {
 }
 const event = (payload: object = {}, more: object = {}) => ({ type: 'tool_call', payload, ...more });
 /** Submits until it comes out so: a change is in force a moment after it was answered. */
-const submitUntil = (id: string, payload: object, outcome: string) =>
-  api.until(
-    () => api.post(`/v1/agents/${id}/events`, event(payload)),
-    ({ json }) => json.policy_result.outcome === outcome,
-  );
+const submitUntil = (id: string, payload: object, outcome: string) => api.submitUntil(outcome, id, event(payload));
 
 t.test(
   'an agent names its framework as the framework names itself; any other name is refused with the list',

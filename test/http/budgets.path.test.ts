@@ -146,10 +146,7 @@ t.test('a new budget knows the past of its window, and a reset begins it again',
   t.match((await post(agent, prompt({ token_count: 1, max_tokens: 50 }))).json.policy_result, { outcome: 'blocked' });
   const reset = await api.post(`/v1/policies/${id}/reset`, undefined);
   t.match(reset, { status: 200, json: { id, reset_at: /Z$/ } });
-  const allowed = await api.until(
-    () => post(agent, prompt({ token_count: 1, max_tokens: 50 })),
-    ({ json }) => json.policy_result.outcome === 'allowed',
-  );
+  const allowed = await api.untilOutcome('allowed', () => post(agent, prompt({ token_count: 1, max_tokens: 50 })));
   t.match(allowed.json.policy_result.budgets, [{ reserved: 51, left: 349 }]);
   t.match(await stateOf(id, true), { spent: 0, stored: 0, left: 349 });
   const { logs } = (await api.get('/v1/audit-logs?action=policy.updated')).json;

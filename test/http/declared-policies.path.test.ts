@@ -42,10 +42,7 @@ t.test('a plan, its application, and what is answered to the one who was slower'
   t.equal(applied.status, 200);
   t.same(applied.json, { ...plan, applied: true });
   const { id: agent } = (await api.post('/v1/agents', { name: 'agent' })).json;
-  const sent = await api.until(
-    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'b' } }),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  const sent = await api.submitUntil('blocked', agent, { type: 'tool_call', payload: { tool: 'b' } });
   const [match] = sent.json.policy_result.matches;
   t.match(match, { name: 'b', revision: 1 });
 
@@ -319,10 +316,7 @@ t.test('a new name keeps what was counted and what waits', async (t) => {
       id: string;
       policy_result: { outcome: string; approval_id?: string };
     };
-  const waiting = await api.until(
-    () => api.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} }),
-    ({ json }) => json.policy_result.outcome === 'pending',
-  );
+  const waiting = await api.submitUntil('pending', agent, { type: 'prompt', payload: {} });
   const outcomes: string[] = [];
   for (let n = 0; n < 3; n++) outcomes.push((await send('tool_call')).policy_result.outcome);
   t.same(outcomes, ['allowed', 'allowed', 'blocked']);

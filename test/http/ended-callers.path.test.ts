@@ -24,7 +24,7 @@ for (const server of ['uws', 'node']) {
     const policy = { name: 'ask', type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
     await api.post('/v1/policies', policy);
     const pay = () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'pay' } });
-    await api.until(pay, ({ json }) => json.policy_result.outcome === 'pending');
+    await api.untilOutcome('pending', pay);
 
     const newKey = async (more: object = {}): Promise<{ id: string; key: string }> =>
       (await api.post('/v1/api-keys', { label: 'short', scope: 'write', ...more })).json;

@@ -26,9 +26,8 @@ t.test('a policy comes back with the numbers that were sent, and judges by them'
   const id = created.json.id as string;
   t.ok((await api.get(`/v1/policies/${id}`)).text.includes(conditions));
   t.ok((await api.get('/v1/policies')).text.includes(conditions));
-  await api.until(
-    () => send(`{"type":"custom","payload":{"user_id":${ID},"amount":1000.00000000000000002}}`),
-    ({ json }) => json.policy_result.outcome === 'blocked',
+  await api.untilOutcome('blocked', () =>
+    send(`{"type":"custom","payload":{"user_id":${ID},"amount":1000.00000000000000002}}`),
   );
   t.equal(await outcome(`{"type":"custom","payload":{"user_id":${NEIGHBOUR},"amount":2000}}`), 'allowed');
   t.equal(await outcome(`{"type":"custom","payload":{"user_id":${ID},"amount":1000}}`), 'allowed');
@@ -40,10 +39,7 @@ t.test('a policy comes back with the numbers that were sent, and judges by them'
   );
   const after = `{"payload.user_id":${NEIGHBOUR}}`;
   t.ok((await api.patch(`/v1/policies/${id}`, `{"conditions":${after}}`)).text.includes(after));
-  await api.until(
-    () => send(`{"type":"custom","payload":{"user_id":${NEIGHBOUR}}}`),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  await api.untilOutcome('blocked', () => send(`{"type":"custom","payload":{"user_id":${NEIGHBOUR}}}`));
   t.equal(await outcome(`{"type":"custom","payload":{"user_id":${ID}}}`), 'allowed');
   const told = await api.until(
     () => api.get('/v1/audit-logs?action=policy.updated'),

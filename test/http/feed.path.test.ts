@@ -150,10 +150,7 @@ for (const [tool, outcome] of [
   ['pay', 'blocked'],
   ['ask', 'pending'],
 ] as const)
-  await api.until(
-    () => send(tool),
-    ({ json }) => json.policy_result.outcome === outcome,
-  );
+  await api.untilOutcome(outcome, () => send(tool));
 
 t.test('rows of each topic, as the lists have them', async (t) => {
   const follower = new Follower(await beginning(ALL));

@@ -75,10 +75,7 @@ async function thingsOf(trace: string): Promise<Things> {
   const { approval } = await newApproval(agent);
   const block = { type: 'block_action', agent_id: agent, conditions: { tool: 'stop' }, actions: ['block'] };
   await api.post('/v1/policies', { name: unique('policy'), ...block });
-  await api.until(
-    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'stop' } }),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  await api.submitUntil('blocked', agent, { type: 'tool_call', payload: { tool: 'stop' } });
   const found = await api.until(
     () => api.get(`/v1/anomalies?agent_id=${agent}`),
     ({ json }) => json.total > 0,

@@ -52,10 +52,7 @@ for (let i = 0; i < 6; i++) {
 const holds = { type: 'require_approval', agent_id: agent, conditions: { tool: 'ask' }, actions: ['block'] };
 await api.post('/v1/policies', { name: 'ask first', ...holds });
 for (let i = 0; i < 5; i++) {
-  await api.until(
-    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'ask', n: i } }),
-    ({ json }) => json.policy_result.outcome === 'pending',
-  );
+  await api.submitUntil('pending', agent, { type: 'tool_call', payload: { tool: 'ask', n: i } });
 }
 
 const LISTS = {
@@ -273,10 +270,7 @@ t.test('agents are listed with what they did in the last day', async (t) => {
     });
   for (const hoursAgo of [0.1, 0.2, 5.5, 23.4, 25]) await send(hoursAgo, {});
   await api.patch(`/v1/agents/${agent}`, { status: 'inactive' });
-  await api.until(
-    () => send(1.5, {}),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  await api.untilOutcome('blocked', () => send(1.5, {}));
   const { json } = await api.get('/v1/agents?activity=true&limit=100');
   const of = (id: string) => json.items.find((one: { id: string }) => one.id === id).activity;
   const { hourly, events_24h: events, blocked_24h: blocked } = of(agent);

@@ -30,10 +30,7 @@ for (const policy of [
   },
 ])
   if ((await api.post('/v1/policies', policy)).status !== 201) throw new Error(`no policy ${policy.name}`);
-await api.until(
-  () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'transfer' } }),
-  ({ json }) => json.policy_result.outcome === 'blocked',
-);
+await api.submitUntil('blocked', agent, { type: 'tool_call', payload: { tool: 'transfer' } });
 
 type Sent = { id: string; trace_id?: string; payload: { n: number }; timestamp: string; received_at: string };
 type Entry = { action: string; resource_id: string };

@@ -61,10 +61,7 @@ t.test('policies find content in whatever shape it came', async (t) => {
     { type: 'prompt', payload: { prompt: CARD } },
     { type: 'tool_call', payload: { tool: 'send_money', arguments: { amount: 5_000 } } },
   ])
-    await api.until(
-      () => api.post(`/v1/agents/${probe.id}/events`, event),
-      ({ json }) => json.policy_result.outcome === 'blocked',
-    );
+    await api.submitUntil('blocked', probe.id, event);
   const request = JSON.stringify({ messages: [{ role: 'user', content: `my card is ${CARD}` }], model: 'gpt-4o' });
   const chat = { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': 'gpt-4o' };
   const tool = { 'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': 'send_money' };

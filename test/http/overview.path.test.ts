@@ -38,10 +38,7 @@ t.test('figures, tokens, agents and policies as counted by hand', async (t) => {
   const paying = (await api.post('/v1/policies', { name: 'no paying', ...rule, conditions: { tool: 'pay' } })).json.id;
   const idle = (await api.post('/v1/policies', { name: 'no shell', ...rule, conditions: { tool: 'bash' } })).json.id;
   await api.post('/v1/policies', { name: 'off', ...rule, conditions: { tool: 'x' }, status: 'inactive' });
-  await api.until(
-    () => api.post(`/v1/agents/${silent}/events`, at('2020-01-01T00:00:00Z', 'tool_call', { tool: 'pay' })),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  await api.submitUntil('blocked', silent, at('2020-01-01T00:00:00Z', 'tool_call', { tool: 'pay' }));
   // Sunday, on which the clock of Berlin was set forward: by it the window is 00:00 to 12:00, of 11 hours.
   await send(first, [
     at('2026-03-28T22:59:59.999Z'), // Saturday there

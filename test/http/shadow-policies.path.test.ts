@@ -340,17 +340,11 @@ t.test('a sequence that is tried knows the past, reports, and is in force once i
     () => caller.post(`/v1/agents/${agent}/events`, call('send')),
     ({ json }) => json.policy_result.matches[0]?.detail.after?.length === 1,
   );
-  await caller.until(
-    () => caller.post(`/v1/agents/${idle}/events`, call('send')),
-    ({ json }) => json.policy_result.outcome === 'allowed',
-  );
+  await caller.submitUntil('allowed', idle, call('send'));
   const copy = { ...body, name: 'copy', shadow_of: id, conditions: { ...conditions, after: [{ tool: 'look' }] } };
   const shadow = (await caller.post('/v1/policies', copy)).json as Policy;
   t.equal((await caller.call('POST', `/v1/policies/${shadow.id}/promote`)).status, 200);
-  await caller.until(
-    () => caller.post(`/v1/agents/${agent}/events`, call('send')),
-    ({ json }) => json.policy_result.outcome === 'allowed',
-  );
+  await caller.submitUntil('allowed', agent, call('send'));
   await caller.post(`/v1/agents/${agent}/events`, call('look'));
   const { json: blocked } = await caller.post(`/v1/agents/${agent}/events`, call('send'));
   t.match(blocked.policy_result, { outcome: 'blocked', policy_id: id }, 'its new steps are remembered');
@@ -406,9 +400,6 @@ t.test('a budget that is tried counts beside the one in force, to the unit', asy
   const { json: report } = await caller.get(`/v1/policies/${id}/shadow-report`);
   t.match(report.counts, { newly_blocked: 2 });
   t.match((await caller.call('POST', `/v1/policies/${id}/promote`)).json, { id: original.id, revision: 2 });
-  const over = await caller.until(
-    () => caller.post(`/v1/agents/${agent}/events`, prompt),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  const over = await caller.submitUntil('blocked', agent, prompt);
   t.match(over.json.policy_result.matches, [{ policy_id: original.id, detail: { left: -2 } }]);
 });

@@ -179,10 +179,7 @@ t.test('policies judge what has happened: nothing is prevented, opened or counte
   t.equal((await search()).json.policy_result.outcome, 'allowed', 'spans have taken no place of the limit');
   t.equal((await search()).json.policy_result.outcome, 'blocked');
   await api.patch(`/v1/agents/${agent.id}`, { status: 'inactive' });
-  await api.until(
-    () => api.post(`/v1/agents/${agent.id}/events`, { type: 'prompt', payload: {} }),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  await api.submitUntil('blocked', agent.id, { type: 'prompt', payload: {} });
   t.equal((await send(bodyOf([tool('late')], 'judged'), JSON_FORM)).status, 200);
   const { json } = await api.get(`/v1/agents/${agent.id}/events?limit=1&type=tool_call`);
   t.match(json.items[0].policy_result, { outcome: 'blocked', reason: 'agent_inactive', ...fact });

@@ -24,10 +24,7 @@ t.test('rows of each topic, as the lists have them', async (t) => {
   const mine = await follow(t, `topics=events&agent_id=${other}`);
   const holds = { type: 'require_approval', conditions: { tool: 'ask' }, actions: ['block'] };
   await api.post('/v1/policies', { name: 'ask first', ...holds });
-  await api.until(
-    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'ask' } }),
-    ({ json }) => json.policy_result.outcome === 'pending',
-  );
+  await api.submitUntil('pending', agent, { type: 'tool_call', payload: { tool: 'ask' } });
   await send(other, 1);
   await api.post('/v1/agents/none', {}).catch(() => undefined);
   const approval = await until(() => rowOf(all, 'approvals'));

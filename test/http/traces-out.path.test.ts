@@ -68,10 +68,7 @@ const policy = (
   })
 ).json.id as string;
 const pay = { type: 'tool_call', payload: { tool: 'pay', arguments: { to: 'Zauberwort' } } };
-await api.until(
-  () => api.post(`/v1/agents/${agent}/events`, pay),
-  ({ json }) => json.policy_result.outcome === 'blocked',
-);
+await api.submitUntil('blocked', agent, pay);
 const denied = {
   name: 'gen_ai.security.finding',
   'gen_ai.security.target.type': 'tool_call',

@@ -51,7 +51,7 @@ t.test('each trigger sends what the description says', async (t) => {
   const send = (tool: string) => () =>
     api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', trace_id: 'run-1', payload: { tool } });
   for (const tool of ['pay', 'look_up']) {
-    await api.until(send(tool), ({ json }) => json.policy_result.outcome === 'blocked');
+    await api.untilOutcome('blocked', send(tool));
   }
   await policy('not too many', 'budget', { limit: { tokens: 10 }, window: '1h', warn_at: [0.5] });
   const call = (type: string, payload: object) => () => api.post(`/v1/agents/${agent.id}/events`, { type, payload });

@@ -149,10 +149,7 @@ t.test("an agent's deletion takes its deliveries along, and sends nothing more a
   hook.answer = (_request, response) => void response.writeHead(500, { 'retry-after': '12' }).end();
   const pay = { type: 'tool_call', payload: { tool: 'pay' } };
   for (const { id } of [agent, kept]) {
-    const blocked = await api.until(
-      () => api.post(`/v1/agents/${id}/events`, pay),
-      ({ json }) => json.policy_result.outcome === 'blocked',
-    );
+    const blocked = await api.submitUntil('blocked', id, pay);
     t.equal(blocked.json.policy_result.outcome, 'blocked');
   }
   const total = async (id: string) => (await api.get(`/v1/deliveries?agent_id=${id}&alert_id=${alert.id}`)).json.total;

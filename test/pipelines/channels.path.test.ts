@@ -46,10 +46,7 @@ t.test('a blocked event reaches all three channels', async (t) => {
     actions: ['block'],
   };
   await api.post('/v1/policies', blocking);
-  const sent = await api.until(
-    () => api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', payload: { tool: 'pay' } }),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  const sent = await api.submitUntil('blocked', agent.id, { type: 'tool_call', payload: { tool: 'pay' } });
   t.equal(sent.json.policy_result.outcome, 'blocked');
   t.ok(await eventually(() => hook.received.length > 0 && chat.received.length > 0 && smtp.mails.length > 0));
   const [posted] = hook.received;
@@ -73,10 +70,7 @@ t.test('a pending approval is notified with its agent and its policy, and so is 
     ...{ name: 'refunds need a person', type: 'require_approval', actions: ['alert'], agent_id: agent.id },
     conditions: { tool: 'refund', timeout: 3 },
   });
-  const sent = await api.until(
-    () => api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', payload: { tool: 'refund' } }),
-    ({ json }) => json.policy_result.outcome === 'pending',
-  );
+  const sent = await api.submitUntil('pending', agent.id, { type: 'tool_call', payload: { tool: 'refund' } });
   const approval = sent.json.policy_result.approval_id as string;
   t.ok(await eventually(() => hook.received.length >= before.hook + 2), 'twice: that it waits, and that it expired');
   const [waits, expired] = hook.received.slice(before.hook).map(({ body }) => JSON.parse(body));

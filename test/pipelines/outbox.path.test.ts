@@ -23,10 +23,7 @@ async function ends(holds: () => boolean | Promise<boolean>): Promise<boolean> {
 
 /** An event that a policy blocks: an alert on violations fires. */
 async function violate(api: Api, agent: string): Promise<void> {
-  const sent = await api.until(
-    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'pay' } }),
-    ({ json }) => json.policy_result.outcome === 'blocked',
-  );
+  const sent = await api.submitUntil('blocked', agent, { type: 'tool_call', payload: { tool: 'pay' } });
   t.equal(sent.json.policy_result.outcome, 'blocked');
 }
 

@@ -37,10 +37,7 @@ await api.post('/v1/alerts', {
 const call = (tool: string) => ({ type: 'tool_call', payload: { tool } });
 const send = async (tool: string): Promise<string> =>
   (await api.post(`/v1/agents/${agent}/events`, call(tool))).json.id;
-await api.until(
-  () => api.post(`/v1/agents/${agent}/events`, call('pay')),
-  ({ json }) => json.policy_result.outcome === 'blocked',
-);
+await api.submitUntil('blocked', agent, call('pay'));
 
 /** What came under a path, and was answered with 200, in the order in which it came. */
 const taken: { path: string; items: Item[] }[] = [];

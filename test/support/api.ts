@@ -112,6 +112,15 @@ export class Api {
     }
   }
 
+  /** Until the policies make that of the event that is sent. */
+  untilOutcome(outcome: string, send: () => Promise<Answer>): Promise<Answer> {
+    return this.until(send, ({ json }) => json.policy_result.outcome === outcome);
+  }
+
+  submitUntil(outcome: string, agent: string, event: unknown): Promise<Answer> {
+    return this.untilOutcome(outcome, () => this.post(`/v1/agents/${agent}/events`, event));
+  }
+
   get = (path: string, options?: CallOptions) => this.call('GET', path, options);
   post = (path: string, body: unknown, options?: CallOptions) => this.call('POST', path, { ...options, body });
   patch = (path: string, body: unknown, options?: CallOptions) => this.call('PATCH', path, { ...options, body });
