@@ -10,12 +10,12 @@
 // A call that is answered with an error fails its block, unless the page shows an error.
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { assetPath } from '../src/process/assets.ts';
 import { keyOfNewAccount } from './support/accounts.ts';
+import { folderOf } from './support/folder.ts';
 import { programEnvironment, programPath } from './support/programs.ts';
 import { startService, type TestService } from './support/service.ts';
 
@@ -138,8 +138,7 @@ function loadToolOf(name: string): string {
 
 /** Where a page's files go, and where `npx gatehouse` finds the command as in a checkout. */
 async function workFolder(t: Test): Promise<string> {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-documents-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const bin = path.join(folder, 'node_modules', '.bin');
   await mkdir(bin, { recursive: true });
   await writeFile(path.join(folder, 'package.json'), '{"private": true}');

@@ -2,21 +2,20 @@
 // half-way.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, readdir, readFile } from 'node:fs/promises';
 import http from 'node:http';
 import https from 'node:https';
-import os from 'node:os';
 import path from 'node:path';
 import t from 'tap';
 import { KINDS } from '../../bench/workload.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { authorityFile, certificate } from '../support/certificate.ts';
+import { folderOf } from '../support/folder.ts';
 import { programEnvironment } from '../support/programs.ts';
 import { pause } from '../support/raw-http.ts';
 import { runCli, startService } from '../support/service.ts';
 
-const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-bench-test-'));
-t.teardown(() => rm(folder, { recursive: true, force: true }));
+const folder = folderOf(t);
 const LIMIT = { GATEHOUSE_REQUESTS_PER_SECOND: '100', GATEHOUSE_REQUESTS_BURST: '100' };
 const service = await startService(t, { env: LIMIT });
 

@@ -1,8 +1,7 @@
 // The feed against the whole service: its rows are those of the lists, a place is refused where it cannot be honoured,
 // and while two fronts take events and the pipelines are killed, followers get all that was committed.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import http from 'node:http';
-import os from 'node:os';
 import path from 'node:path';
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
@@ -10,6 +9,7 @@ import { packId } from '../../src/audit/hash.ts';
 import { FEED_RESUME_MS_MAX } from '../../src/common/limits.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { type Answer, Api } from '../support/api.ts';
+import { folderOf } from '../support/folder.ts';
 import { pause } from '../support/raw-http.ts';
 import { killPipelines, runCli, startService } from '../support/service.ts';
 
@@ -229,8 +229,7 @@ t.test('a place that cannot be honoured is refused', async (t) => {
 });
 
 t.test('the command prints what came since it was last run', async (t) => {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-feed-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const file = path.join(folder, 'cursor');
   const env = { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: service.key };
   const run = (...more: string[]) => runCli(['feed', '--once', '--cursor', file, ...more], env);

@@ -1,13 +1,13 @@
 // docs/behind-a-proxy.md, done: each of its configurations in the real nginx, haproxy and caddy, before the whole
 // service. Beside it the settings of the service for them: the caller's address in the audit log, the public address.
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { createServer } from 'node:net';
-import os from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
+import { folderOf } from '../support/folder.ts';
 import { programPath, startProgram } from '../support/programs.ts';
 import { pause, rawExchange } from '../support/raw-http.ts';
 import { hasOwnStores, spawnCli, startService } from '../support/service.ts';
@@ -26,8 +26,7 @@ const service = await startService(t, {
     GATEHOUSE_PUBLIC_URL: `${PUBLIC}/`,
   },
 });
-const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-proxies-'));
-t.teardown(() => rm(folder, { recursive: true, force: true }));
+const folder = folderOf(t);
 const page = await readFile(assetPath('docs/behind-a-proxy.md'), 'utf8');
 
 /** Its workers would run as the user `nobody`, who may not read this test's folder. */

@@ -1,11 +1,11 @@
 // What must hold on every Node.js that is supported, with whatever HTTP server loads there (scripts/test-nodes.mjs runs
 // it on each): the service starts, takes events one by one and in batches, is killed at once with all its processes,
 // and has every event afterwards.
-import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { folderOf } from '../support/folder.ts';
 import { TRANSPORTS } from '../support/front-server.ts';
-import { hasOwnStores, launchService, makeDataDir, type TestService } from '../support/service.ts';
+import { hasOwnStores, launchService, type TestService } from '../support/service.ts';
 
 const SINGLE = 200;
 const BATCHES = 18;
@@ -13,8 +13,7 @@ const EVENTS = SINGLE + BATCHES * 100;
 
 for (const server of TRANSPORTS) {
   t.test(`2,000 events are found after everything was killed (${server}, Node.js ${process.version})`, async (t) => {
-    const dataDir = await makeDataDir();
-    t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+    const dataDir = folderOf(t);
     const env = { GATEHOUSE_HTTP_SERVER: server, GATEHOUSE_BOOTSTRAP_KEY: 'any-node-'.padEnd(40, 'k') };
     const first = await launchService({ dataDir, env });
     const { json: agent } = await call(first, 'POST', '/v1/agents', { name: 'any' });

@@ -1,14 +1,14 @@
 // Declared policies and processes that die: while one set of forty policies is applied in place of the other, over and
 // over, fronts, pipelines and both stores are killed. At every moment there is the whole of one set, by what the
 // registry answers, by the rules that judge events afterwards, and by the revisions.
-import { rm } from 'node:fs/promises';
 import t from 'tap';
 import type { Policy, PolicyCreate, PolicyRevision } from '../../schemas/policy.ts';
 import type { PolicyPlan } from '../../schemas/policy-plan.ts';
 import { Api } from '../support/api.ts';
+import { folderOf } from '../support/folder.ts';
 import { pause } from '../support/raw-http.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
-import { launchService, makeDataDir } from '../support/service.ts';
+import { launchService } from '../support/service.ts';
 
 t.setTimeout(600_000);
 const KILLS = 10;
@@ -21,8 +21,7 @@ const setOf = (which: 0 | 1, round: number): PolicyCreate[] =>
   }));
 
 t.test('a kill at any moment of apply leaves all of it or nothing', async (t) => {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   const service = await launchService({ dataDir, env: { GATEHOUSE_FRONTS: '2' } });
   t.teardown(() => service.stop());
   const api = new Api(t, service);

@@ -1,31 +1,18 @@
 // `gatehouse backup` and `gatehouse restore` against the whole service under load: each backup is one moment of Redis
 // and ClickHouse. What was acknowledged before it began is in it, once, and its audit chain is valid.
 import { appendFileSync, cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '@clickhouse/client';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import type { BackupManifest } from '../../src/backup/backup-manifest.ts';
 import { eventually } from '../streams/harness.ts';
 import { Api } from '../support/api.ts';
-import {
-  hasOwnStores,
-  launchService,
-  makeDataDir,
-  runCli,
-  startService,
-  type TestService,
-} from '../support/service.ts';
+import { folderOf } from '../support/folder.ts';
+import { hasOwnStores, launchService, runCli, startService, type TestService } from '../support/service.ts';
 
 t.setTimeout(600_000);
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
-
-async function folder(t: Test): Promise<string> {
-  const made = await makeDataDir();
-  t.teardown(() => rm(made, { recursive: true, force: true }));
-  return made;
-}
 
 /** Batches without end, and policies that are changed, until it is stopped. Knows what was acknowledged. */
 class Load {
@@ -96,7 +83,7 @@ t.test('backups under load hold all that was acknowledged before, once, with a v
   const agent = (await api.post('/v1/agents', { name: 'busy' })).json.id as string;
   const load = new Load(api, agent);
   load.start();
-  const backups = await folder(t);
+  const backups = folderOf(t);
   const taken: { folder: string; before: string[]; changes: number }[] = [];
   for (let i = 0; i < 3; i++) {
     const isBusy = () => load.acknowledged.length > (i + 1) * 1_000 && load.changes > (i + 1) * 5;
@@ -118,7 +105,7 @@ t.test('backups under load hold all that was acknowledged before, once, with a v
   );
 
   for (const { folder: backup, before, changes } of taken) {
-    const dataDir = await folder(t);
+    const dataDir = folderOf(t);
     const { code, stdout, stderr } = await runCli(['restore', backup], { GATEHOUSE_DATA_DIR: dataDir });
     t.equal(code, 0, stderr);
     t.match(stdout, `everything acknowledged before ${manifestOf(backup).moment} is there`);
@@ -152,7 +139,7 @@ t.test('a backup that is damaged, and a folder that is not empty, are refused by
   const agent = (await api.post('/v1/agents', { name: 'one' })).json.id as string;
   await api.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} });
   await api.get('/v1/events');
-  const backups = await folder(t);
+  const backups = folderOf(t);
   const here = { GATEHOUSE_DATA_DIR: service.dataDir };
   const first = (await runCli(['backup', backups], here)).stdout.split('\n')[0]!;
   const again = await runCli(['backup', backups, '--keep', '1'], here);
@@ -168,12 +155,12 @@ t.test('a backup that is damaged, and a folder that is not empty, are refused by
     t.match(stderr, words);
   };
   await refusedWith(/in use by the Gatehouse/, service.dataDir);
-  const other = await folder(t);
+  const other = folderOf(t);
   appendFileSync(path.join(other, 'mine'), 'x');
   await refusedWith(/is not empty \(mine\); nothing was changed/, other);
 
-  const empty = await folder(t);
-  const keptWhole = await folder(t);
+  const empty = folderOf(t);
+  const keptWhole = folderOf(t);
   cpSync(backup, keptWhole, { recursive: true });
   const { files } = manifestOf(backup);
   const aof = files.find(({ path: name, size }) => name.endsWith('.incr.aof') && size > 0)!;

@@ -7,7 +7,8 @@ import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
-import { launchService, makeDataDir, runCli, startService } from '../support/service.ts';
+import { folderOf } from '../support/folder.ts';
+import { launchService, runCli, startService } from '../support/service.ts';
 
 const VERSION = (JSON.parse(readFileSync(assetPath('package.json'), 'utf8')) as { version: string }).version;
 
@@ -64,8 +65,7 @@ t.test('a wrong call is a sentence and status 2', async (t) => {
 });
 
 t.test('without a service and without addresses the commands say what to do', async (t) => {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   for (const args of [
     ['account', 'create', 'x'],
     ['account', 'list'],
@@ -176,8 +176,7 @@ t.test('accounts and keys: listed, revoked, deleted with all that is kept', asyn
 });
 
 t.test('doctor: a yes or a cure each', async (t) => {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   const alone = await runCli(['doctor'], { GATEHOUSE_DATA_DIR: path.join(dataDir, 'none') });
   t.equal(alone.code, 1);
   t.match(alone.stdout, /^yes {2}settings +given: GATEHOUSE_DATA_DIR/m);
@@ -260,8 +259,7 @@ t.test('beside a running service they find it by its data folder', async (t) => 
 
 t.test('a Redis that has lost everything is noticed, and its registry made again from ClickHouse', async (t) => {
   if (process.env.GATEHOUSE_TEST_CLICKHOUSE_URL !== undefined) return void t.pass('with the embedded engines alone');
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   const first = await launchService({ dataDir });
   const authorization = { Authorization: `Bearer ${first.key}`, 'Content-Type': 'application/json' };
   const body = JSON.stringify({ name: 'kept' });

@@ -2,13 +2,13 @@
 // does not notice, and each of the two speaks to its own engines alone.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { createClient } from '@clickhouse/client';
 import t from 'tap';
 import { eventually } from '../streams/harness.ts';
 import { Api } from '../support/api.ts';
-import { hasOwnStores, launchService, makeDataDir, runCli, startService } from '../support/service.ts';
+import { folderOf } from '../support/folder.ts';
+import { hasOwnStores, launchService, runCli, startService } from '../support/service.ts';
 
 t.setTimeout(300_000);
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
@@ -26,8 +26,7 @@ t.test('a start on a copy ends no process of the service that it was copied from
   t.equal((await api.get('/v1/events')).json.total, 1);
   const children = await service.children();
 
-  const copy = await makeDataDir();
-  t.teardown(() => rm(copy, { recursive: true, force: true }));
+  const copy = folderOf(t);
   copyTo(`${service.dataDir}/.`, copy);
   const pidIn = (file: string) => Number(/^(?:PID: )?(\d+)/m.exec(readFileSync(path.join(copy, file), 'utf8'))?.[1]);
   const pidOf = (name: string) => children.find((child) => child.name === name)!.pid;
@@ -67,8 +66,7 @@ t.test(
     };
     await submit(20);
     t.ok((await api.get('/v1/audit-logs')).json.total > 0, 'what was changed is stored, too');
-    const copy = await makeDataDir();
-    t.teardown(() => rm(copy, { recursive: true, force: true }));
+    const copy = folderOf(t);
     copyTo(`${service.dataDir}/.`, copy);
 
     // As `cp` has it, which takes `clickhouse` before `redis`, and of the tables one after the other.

@@ -1,10 +1,11 @@
 // An installation keeps the settings that it began with: a process with another number of partitions, prefix or
 // database would accept what no other stores, or serve a registry without its history. It refuses to start, and says
 // why.
-import { readFile, rm, stat } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import path from 'node:path';
 import t from 'tap';
-import { type Environment, launchService, makeDataDir, runCli, startService } from '../support/service.ts';
+import { folderOf } from '../support/folder.ts';
+import { type Environment, launchService, runCli, startService } from '../support/service.ts';
 
 t.test('a process whose settings differ from its installation refuses to start', async (t) => {
   const service = await startService(t, { stores: 'own' });
@@ -36,8 +37,7 @@ t.test('a process whose settings differ from its installation refuses to start',
 });
 
 t.test('so does a start, and the data folder serves again with the settings that it began with', async (t) => {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   const first = await launchService({ dataDir, env: { GATEHOUSE_PARTITIONS: '2' } });
   await first.stop();
   await t.rejects(launchService({ dataDir }), /GATEHOUSE_PARTITIONS is 8, but this installation has 2/);
@@ -49,8 +49,7 @@ t.test('so does a start, and the data folder serves again with the settings that
 t.test('migrate makes the account default once, with its key', async (t) => {
   const service = await startService(t, { stores: 'own' });
   const { redisUrl, redisCluster, clickhouseUrl } = await service.addresses();
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   const fresh = {
     GATEHOUSE_DATA_DIR: path.join(dataDir, 'not-there-yet'),
     ...{ GATEHOUSE_REDIS_URL: redisUrl, GATEHOUSE_REDIS_CLUSTER: redisCluster ? '1' : '0' },

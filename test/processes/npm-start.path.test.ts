@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type Runtime, StateDir } from '../../src/embedded/state-dir.ts';
 import { PROJECT_ROOT } from '../../src/process/assets.ts';
+import { folderOf } from '../support/folder.ts';
 import { programOnPath } from '../support/programs.ts';
 import { hasOwnStores, makeDataDir, serviceEnvironment } from '../support/service.ts';
 
@@ -97,8 +98,7 @@ t.test('SIGTERM to the service itself ends npm as well', async (t) => {
 });
 
 t.test('what follows -- reaches the command, which says what it does not know', async (t) => {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   const { npm, said } = run(dataDir, ['start', '--', '--no-install', '--port', '80']);
   await once(npm, 'close');
   t.equal(npm.exitCode, 2);

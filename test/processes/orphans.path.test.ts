@@ -1,15 +1,14 @@
 // A supervisor that is killed leaves nothing behind that is in the way of the next start: not a child that was just
 // starting, nor one that was stopped.
-import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { freePort } from '../../src/embedded/free-port.ts';
-import { hasOwnStores, launchService, makeDataDir } from '../support/service.ts';
+import { folderOf } from '../support/folder.ts';
+import { hasOwnStores, launchService } from '../support/service.ts';
 
 t.setTimeout(300_000);
 const skip = hasOwnStores() ? false : 'the engines are not ours to kill';
-const dataDir = await makeDataDir();
-t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+const dataDir = folderOf(t);
 const port = String(await freePort());
 const launch = () => launchService({ dataDir, env: { GATEHOUSE_PORT: port, GATEHOUSE_FRONTS: '1' } });
 

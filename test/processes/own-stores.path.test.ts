@@ -4,7 +4,6 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { rmSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -14,7 +13,7 @@ import { folderOf } from '../support/folder.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { until } from '../support/raw-http.ts';
 import { type RedisProcess, startRedis } from '../support/redis.ts';
-import { type Environment, launchService, makeDataDir, runCli, type TestService } from '../support/service.ts';
+import { type Environment, launchService, runCli, type TestService } from '../support/service.ts';
 
 // Services start many times here, beside whatever else the machine does.
 t.setTimeout(600_000);
@@ -30,8 +29,7 @@ async function ownRedis(t: Test, ...args: string[]): Promise<{ server: RedisProc
 }
 
 async function environment(t: Test, redisUrl: string) {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   return {
     GATEHOUSE_DATA_DIR: dataDir,
     GATEHOUSE_PORT: '0',

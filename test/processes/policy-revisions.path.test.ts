@@ -5,9 +5,10 @@ import path from 'node:path';
 import t from 'tap';
 import type { Policy, PolicyRevision } from '../../schemas/policy.ts';
 import { Api } from '../support/api.ts';
+import { folderOf } from '../support/folder.ts';
 import { pause } from '../support/raw-http.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
-import { hasOwnStores, launchService, makeDataDir, runCli, type TestService } from '../support/service.ts';
+import { hasOwnStores, launchService, runCli, type TestService } from '../support/service.ts';
 
 t.setTimeout(600_000);
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
@@ -35,8 +36,7 @@ function isReady({ url }: TestService): Promise<boolean> {
 }
 
 t.test('kills while policies change lose no revision, and a restored registry has all of them', { skip }, async (t) => {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   let service: TestService = await launchService({ dataDir, env: { GATEHOUSE_FRONTS: '2' } });
   t.teardown(() => service.stop());
   const first = new Api(t, service);

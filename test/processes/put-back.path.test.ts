@@ -1,20 +1,14 @@
 // Stores that went back, against the whole service: Redis with the append-only file of yesterday, and ClickHouse's
 // folder gone. What was revoked, deleted and decided since is in force, and the start says so.
 import { cpSync, readFileSync, rmSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
-import { hasOwnStores, launchService, makeDataDir, type TestService } from '../support/service.ts';
+import { folderOf } from '../support/folder.ts';
+import { hasOwnStores, launchService, type TestService } from '../support/service.ts';
 
 t.setTimeout(600_000);
 const env = { GATEHOUSE_LOG_LEVEL: 'info', GATEHOUSE_FRONTS: '2', GATEHOUSE_BOOTSTRAP_KEY: undefined };
-
-async function folder(t: Test): Promise<string> {
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
-  return dataDir;
-}
 
 /** With the admin key that it made itself at its first start. */
 async function start(t: Test, dataDir: string): Promise<{ service: TestService; api: Api }> {
@@ -30,7 +24,7 @@ function keyIn(dataDir: string): string {
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
 
 t.test('a Redis with the file of yesterday is brought forward before any request is served', { skip }, async (t) => {
-  const dataDir = await folder(t);
+  const dataDir = folderOf(t);
   const first = await start(t, dataDir);
   const newKey = async (label: string) => (await first.api.post('/v1/api-keys', { label, scope: 'write' })).json;
   const stolen = await newKey('stolen');
@@ -75,7 +69,7 @@ t.test('a Redis with the file of yesterday is brought forward before any request
 });
 
 t.test('a ClickHouse that was emptied is said to be, and is given the registry again', { skip }, async (t) => {
-  const dataDir = await folder(t);
+  const dataDir = folderOf(t);
   const first = await start(t, dataDir);
   const agent = (await first.api.post('/v1/agents', { name: 'one' })).json.id as string;
   const policy = { name: 'no rm', type: 'block_action', conditions: { tool: 'rm' }, actions: ['block'] };

@@ -103,8 +103,7 @@ t.test('each of them ends the start at once, by the name of the setting and neve
     'address' in setting && 'secret' in setting ? [setting] : [],
   );
   t.equal(withAddress.length, 3);
-  const dataDir = await makeDataDir();
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = folderOf(t);
   for (const { env, address } of withAddress) {
     const value = (password: string) => `${PROTOCOL[address]}://user:${password}@127.0.0.1:9`;
     for (const password of ['Zauberwort/1', 'Zauberwort#', '50%Zauberwort']) {
@@ -257,8 +256,7 @@ t.test('a worker that cannot start ends, also when its supervisor has gone', asy
     GATEHOUSE_CLICKHOUSE_URL: 'http://127.0.0.1:9',
   };
   for (const command of ['front', 'pipelines']) {
-    const dataDir = await makeDataDir();
-    t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+    const dataDir = folderOf(t);
     mkdirSync(dataDir, { recursive: true });
     // Gone before the worker can have listened, and while it waits for its stores.
     for (const afterMs of [0, 1_500]) {

@@ -3,7 +3,6 @@
 
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import net, { type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,15 +11,8 @@ import { LOWERED_NICE } from '../../src/embedded/adaptive-priority.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { NICE } from '../../src/embedded/process-priority.ts';
 import { isAlive } from '../support/alive.ts';
-import {
-  hasOwnStores,
-  launchService,
-  makeDataDir,
-  runCli,
-  spawnCli,
-  startService,
-  type TestService,
-} from '../support/service.ts';
+import { folderOf } from '../support/folder.ts';
+import { hasOwnStores, launchService, runCli, spawnCli, startService, type TestService } from '../support/service.ts';
 
 /**
  * Promised are 5 s on a machine that does nothing else, where Node takes 0.08 s to say our version: so the best of some
@@ -31,8 +23,7 @@ const VERSION_MS = 80;
 const STARTS_MAX = 5;
 
 async function dataDirOf(t: Test): Promise<string> {
-  const folder = await makeDataDir();
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   return folder;
 }
 

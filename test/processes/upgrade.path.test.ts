@@ -2,13 +2,12 @@
 // judged by and verified, and new events are stored beside it.
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import os from 'node:os';
 import path from 'node:path';
 import t from 'tap';
 import { assetPath, readAsset } from '../../src/process/assets.ts';
 import type { Expected } from '../fixtures/make-data-folder.ts';
 import { Api } from '../support/api.ts';
+import { folderOf } from '../support/folder.ts';
 import { hasOwnStores, launchService } from '../support/service.ts';
 
 const archives = readdirSync(assetPath('test/fixtures')).filter((file) => file.endsWith('.tar.gz'));
@@ -22,8 +21,7 @@ t.test('this version has its data folder', async (t) => {
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
 for (const archive of archives)
   t.test(`the data folder of ${archive}`, { skip }, async (t) => {
-    const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-upgrade-'));
-    t.teardown(() => rm(folder, { recursive: true, force: true }));
+    const folder = folderOf(t);
     execFileSync('tar', ['-C', folder, '-xzf', assetPath(`test/fixtures/${archive}`)]);
     const expected = JSON.parse(readFileSync(path.join(folder, 'expected.json'), 'utf8')) as Expected;
     const service = await launchService({

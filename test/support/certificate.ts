@@ -1,11 +1,11 @@
 // A certificate authority of the tests and what it signs, for receivers by https (guarded client: option `ca`; a whole
 // service: NODE_EXTRA_CA_CERTS, which takes a file). Made again in every process, elliptic, so that it costs some
 // milliseconds.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { generate } from 'selfsigned';
 import type { Test } from 'tap';
+import { folderOf } from './folder.ts';
 
 export type Certificate = { key: string; cert: string; ca: string };
 
@@ -40,8 +40,7 @@ export async function certificate(
 
 /** The authority as a file, for NODE_EXTRA_CA_CERTS. */
 export async function authorityFile(t: Pick<Test, 'teardown'>): Promise<string> {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-ca-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const file = path.join(folder, 'ca.pem');
   await writeFile(file, (await certificate()).ca);
   return file;
