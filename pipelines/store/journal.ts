@@ -9,7 +9,7 @@
 // when they are. An agent's erasure is not this file's: its audit records are copied like all others and removed later
 // (erase.ts). An entry of another version is dead-lettered; refused rows are dead-lettered with their entry.
 
-import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import { ClickHouseError } from '../../clickhouse/client.ts';
 import { agentOf } from '../../schemas/audit-log.ts';
 import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
@@ -19,8 +19,6 @@ import { exactJson, parseExact } from '../../src/common/exact-json.ts';
 import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
-import type { Commands } from '../../src/redis/client.ts';
-import type { Keys } from '../../src/redis/keys.ts';
 import { SYSTEM } from '../../src/registry/audit.ts';
 import { revisionTexts } from '../../src/registry/revision-texts.ts';
 import type { BinaryCommandArgs, DeadLetterFields } from '../../src/streams/consume.ts';
@@ -55,23 +53,17 @@ type Table = {
   parts: { part: string; rows: object[]; ids: string[] }[];
 };
 
+type JournalOptions = ChainOptions & { metrics: Metrics; log: Log };
+
 export class JournalStore implements Work<Change, null> {
-  readonly #redis: Commands;
-  readonly #keys: Keys;
-  readonly #clickhouse: ClickHouse;
+  readonly #options: JournalOptions;
   readonly #chain: ChainWriter;
   readonly #recovery: ChainRecovery;
-  readonly #metrics: Metrics;
-  readonly #log: Log;
 
-  constructor(options: ChainOptions & { metrics: Metrics; log: Log }) {
-    this.#redis = options.redis;
-    this.#keys = options.keys;
-    this.#clickhouse = options.clickhouse;
+  constructor(options: JournalOptions) {
+    this.#options = options;
     this.#chain = new ChainWriter(options);
     this.#recovery = new ChainRecovery(options, this.#chain);
-    this.#metrics = options.metrics;
-    this.#log = options.log;
   }
 
   wentBack(stream: string): void {
@@ -101,7 +93,7 @@ export class JournalStore implements Work<Change, null> {
   async apply(batch: Batch<Change, null>): Promise<Applied> {
     const { stored, deadLetters } = await this.#store(batch);
     const signals = stored.flatMap(({ entry }) => entry.signals ?? []);
-    if (signals.length > 0) await appendSignals(this.#redis, this.#keys, signals);
+    if (signals.length > 0) await appendSignals(this.#options.redis, this.#options.keys, signals);
     return { deadLetters, writes: await this.#chain.extend(batch.stream, stored.flatMap(chainedEntries)) };
   }
 
@@ -132,27 +124,29 @@ export class JournalStore implements Work<Change, null> {
 
   /** The audit log last: an entry of it is there exactly when its change was stored whole, and so in the chain. */
   async #insert(batch: Batch<Change, null>, changes: readonly Change[]): Promise<void> {
+    const { clickhouse, metrics } = this.#options;
     for (const { name, parts } of tablesOf(changes)) {
       for (const { part, rows, ids } of parts) {
         await batch.ensureHeld();
         const token = `${batch.stream}:${changes[0]!.id}-${changes.at(-1)!.id}:${part}:${hashOf(ids)}`;
-        await countedInsert(this.#metrics, name, async () => {
-          await this.#clickhouse.insertRows(name, rows, token);
-          if (batch.try !== 'first') await this.#clickhouse.insertRows(name, rows);
+        await countedInsert(metrics, name, async () => {
+          await clickhouse.insertRows(name, rows, token);
+          if (batch.try !== 'first') await clickhouse.insertRows(name, rows);
         });
-        this.#metrics.inc('gatehouse_stored_rows_total', { table: name }, rows.length);
+        metrics.inc('gatehouse_stored_rows_total', { table: name }, rows.length);
       }
     }
   }
 
   committed({ first, last, values, deadLettered }: Committed<Change, null>): void {
-    this.#metrics.inc('gatehouse_batches_total', { pipeline: 'journal' });
-    this.#metrics.inc(
+    const { metrics, log } = this.#options;
+    metrics.inc('gatehouse_batches_total', { pipeline: 'journal' });
+    metrics.inc(
       'gatehouse_dead_letter_rows_total',
       { table: 'registry' },
       deadLettered.refused + deadLettered.unreadable,
     );
-    this.#log.debug({ first, last, changes: values.length, ...deadLettered }, 'journal.flushed');
+    log.debug({ first, last, changes: values.length, ...deadLettered }, 'journal.flushed');
   }
 }
 

@@ -29,6 +29,7 @@ import { exactIsoTime, isoTime } from '../../../schemas/time.ts';
 import { isId } from '../../common/ids.ts';
 import type { IngestRequest } from '../../ingest/ingest-parts.ts';
 import type { Shape } from '../../ingest/json.ts';
+import type { Agents } from '../../registry/agents.ts';
 import type { Cell } from '../answers/csv.ts';
 import { openPage } from '../answers/cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../answers/export.ts';
@@ -37,7 +38,6 @@ import { oneOf, paging, payloadMode, type QueryOf, RECORD_PAGE } from '../readin
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 import { agentFilter, eventFilters, filterOf } from './event-filters.ts';
-import { knownAgent } from './known-agent.ts';
 
 const listFilters = {
   ...paging(RECORD_PAGE),
@@ -247,4 +247,12 @@ async function answerList(
   );
   const reply = textPage(asked, { ...listed, items: items.map(renderListed) });
   return markIncomplete(reply, complete && decisions.complete);
+}
+
+/**
+ * 404 where it is none of the account's; asked of Redis itself and not of a front's cache: from the answer of a deletion
+ * on its agent is unknown. An agent of another account, a deleted one and one that never was are the same.
+ */
+async function knownAgent(agents: Pick<Agents, 'get'>, account: string, agentId: string): Promise<void> {
+  if (!isId('agent', agentId) || (await agents.get(account, agentId)) === null) throw notFound('agent');
 }
