@@ -1,10 +1,9 @@
 // The open loop's generator against a real server that stalls: what had to wait behind the stall is charged to it, and
 // nothing is lost. Only least waits are asked for, so a slow machine changes nothing.
-import { once } from 'node:events';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { GIVEN_UP, openLoad, summarize } from '../../bench/open-loop.ts';
+import { listening } from '../support/listening.ts';
 
 const STALL_MS = 1_000;
 
@@ -60,11 +59,5 @@ async function stallingServer(t: Test) {
       setTimeout(answer, Math.max(0, until - performance.now()));
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+  return { url: `http://127.0.0.1:${await listening(t, server)}`, seen };
 }

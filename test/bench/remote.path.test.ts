@@ -11,6 +11,7 @@ import { KINDS } from '../../bench/workload.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { authorityFile, certificate } from '../support/certificate.ts';
 import { folderOf } from '../support/folder.ts';
+import { listening } from '../support/listening.ts';
 import { programEnvironment } from '../support/programs.ts';
 import { pause } from '../support/raw-http.ts';
 import { runCli, startService } from '../support/service.ts';
@@ -61,10 +62,8 @@ async function whenStored(agent: string): Promise<number> {
 
 t.test('what cannot be measured is a sentence, and nothing is sent', async (t) => {
   const agents = async () => (await get<{ total: number }>('/v1/agents')).total;
-  const elsewhere = http.createServer((_req, res) => res.end('hello')).listen(0, '127.0.0.1');
-  await once(elsewhere, 'listening');
-  t.teardown(() => elsewhere.close());
-  const other = `http://127.0.0.1:${(elsewhere.address() as { port: number }).port}`;
+  const elsewhere = http.createServer((_req, res) => res.end('hello'));
+  const other = `http://127.0.0.1:${await listening(t, elsewhere)}`;
   const wrong: [string[], RegExp][] = [
     [['--url', service.url], /--url needs a key of that service/],
     [['--key', service.key, 'ingest'], /--key belongs to a --url/],
@@ -157,10 +156,7 @@ t.test('a service behind TLS and a path is measured like any other', async (t) =
     inner.on('response', (answer) => answer.pipe(res.writeHead(answer.statusCode!, answer.headers)));
     return void req.pipe(inner);
   });
-  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => proxy.close());
-
-  const url = `https://localhost:${(proxy.address() as { port: number }).port}/gate/`;
+  const url = `https://localhost:${await listening(t, proxy)}/gate/`;
   const env = { NODE_EXTRA_CA_CERTS: await authorityFile(t), GATEHOUSE_KEY: service.key };
   const out = path.join(folder, 'tls');
   for (const [line, ...args] of [

@@ -1,9 +1,7 @@
 // Declared policies against the whole service: planned and applied over the API and by `gatehouse policies`, in force
 // together, refused whole; and the exit statuses by which a pipeline goes.
-import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import t from 'tap';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
@@ -11,6 +9,7 @@ import type { PolicyPlan } from '../../schemas/policy-plan.ts';
 import { DECLARATION_BYTES_MAX } from '../../src/common/limits.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
+import { listening } from '../support/listening.ts';
 import { runCli, startService } from '../support/service.ts';
 
 t.setTimeout(600_000);
@@ -363,10 +362,7 @@ t.test('every command goes to the service under the path of its address', async 
     );
     request.pipe(onward);
   });
-  proxy.listen(0, '127.0.0.1');
-  await once(proxy, 'listening');
-  t.teardown(() => void proxy.close());
-  const base = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const base = `http://127.0.0.1:${await listening(t, proxy)}`;
   const file = path.join(folder, 'prefix.yaml');
   writeFileSync(file, JSON.stringify([block('a')]));
   const hook = JSON.stringify({

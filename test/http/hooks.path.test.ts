@@ -3,11 +3,12 @@
 // what is redacted reaches the caller; numbers arrive digit by digit.
 import { spawn } from 'node:child_process';
 import http from 'node:http';
-import net, { type AddressInfo } from 'node:net';
 import PQueue from 'p-queue';
 import t, { type Test } from 'tap';
+import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
+import { listening } from '../support/listening.ts';
 import { answerOf, dripping, oddServer } from '../support/odd-server.ts';
 import { sharedService } from '../support/shared-service.ts';
 
@@ -261,9 +262,7 @@ t.test('H09: an address with a path, for the command and its siblings', async (t
       }),
     );
   });
-  await new Promise<void>((resolve) => front.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => front.close());
-  const url = `http://127.0.0.1:${(front.address() as AddressInfo).port}/gatehouse`;
+  const url = `http://127.0.0.1:${await listening(t, front)}/gatehouse`;
   t.match(await hook(CALLS['claude-code']!('ls'), [], { url }), { status: 0, stderr: '' });
   t.match(await hook(CALLS['cursor shell']!(MEAN), ['--url', `${url}/`]), { status: 2, stderr: /no rm/ });
   const pulled = await policies(t, ['pull'], url);
@@ -471,11 +470,3 @@ t.test('numbers, escapes and order of keys arrive token by token, by every way',
   );
   t.ok(text.includes('"redacted":{"m":"[redacted:email]","n":1.0}'), text);
 });
-
-async function freePort(): Promise<number> {
-  const server = net.createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}

@@ -3,9 +3,9 @@
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import http from 'node:http';
-import { createServer } from 'node:net';
 import path from 'node:path';
 import t, { type Test } from 'tap';
+import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { folderOf } from '../support/folder.ts';
 import { programPath, startProgram } from '../support/programs.ts';
@@ -333,14 +333,6 @@ function configurationOf(block: (kind: string) => string, name: Name, prefix: st
   if (name === 'haproxy') return `${block(name)}${changed}`;
   const [head] = block(name).split('  location = /metrics');
   return `${head}${changed}}`;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /** Until so many callers wait for a decision, in both fronts together. */

@@ -1,10 +1,10 @@
 // Spans of requests as a collector gets them from the whole service: whose trace they are of, what policies said, what
 // they do not hold; and a collector that is away.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { SpanExport } from '../../src/otlp/span-export.ts';
 import { Api } from '../support/api.ts';
+import { listening } from '../support/listening.ts';
 import { pause } from '../support/raw-http.ts';
 import { launchService, makeDataDir, startService } from '../support/service.ts';
 
@@ -34,9 +34,7 @@ const collector = createServer((request: IncomingMessage, response: ServerRespon
     response.writeHead(status, { 'content-type': 'application/json' }).end('{}');
   });
 });
-await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
-t.teardown(() => collector.close());
-const GATEHOUSE_TRACES_URL = `http://127.0.0.1:${(collector.address() as AddressInfo).port}/v1/traces`;
+const GATEHOUSE_TRACES_URL = `http://127.0.0.1:${await listening(t, collector)}/v1/traces`;
 const env = { GATEHOUSE_TRACES_URL, GATEHOUSE_TRACES_PERCENT: '100' };
 const service = await startService(t, { env });
 const api = await Api.described(t, service);

@@ -1,11 +1,10 @@
 // Messages of MCP pass `gatehouse mcp` as the text that came, whatever carries them: numbers, ids, odd envelopes,
 // batches, both ways and into the record. What cannot be read, or does not say what it calls, is answered. Raw peers
 // over real pipes and sockets, with the whole service.
-import { once } from 'node:events';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
+import { listening } from '../support/listening.ts';
 import { sharedService } from '../support/shared-service.ts';
 import { RawPeers, TRANSPORTS } from './raw-peers.ts';
 
@@ -285,13 +284,7 @@ async function olderServer(t: Test): Promise<{ url: string; got: string[] }> {
     const result = text.includes('tools/list') ? '{"tools":[null,{"name":"a","n":1.0}]}' : '{"n":9007199254740993}';
     if (id !== undefined) stream!.write(`event: message\ndata: {"jsonrpc":"2.0","id":${id},"result":${result}}\n\n`);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/sse`, got };
+  return { url: `http://127.0.0.1:${await listening(t, server)}/sse`, got };
 }
 
 const INITIALIZE = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05"}}';

@@ -2,7 +2,7 @@
 // hostile strings in every name, message and target: whatever they are, a mail has one recipient and the same headers,
 // or there is no mail. GATEHOUSE_TEST_HOSTILE_STRINGS=10000 sends that many mails over SMTP instead of the few hundred
 // of a quick run.
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
 import t from 'tap';
@@ -10,6 +10,7 @@ import type { Notification } from '../../pipelines/alert/channel.ts';
 import { EmailChannel, mailOf } from '../../pipelines/alert/channels/email.ts';
 import { isMailAddress, targetProblem } from '../../src/registry/alert-target.ts';
 import { certificate } from '../support/certificate.ts';
+import { listening } from '../support/listening.ts';
 import { SEED } from '../support/seed.ts';
 import { startSmtp } from '../support/smtp-server.ts';
 import { decodeWords, headerOf, readMail } from './mail-reader.ts';
@@ -126,9 +127,7 @@ t.test('a server that is not there, says nothing, or is left', async (t) => {
   });
   unreachable.close();
   const mute = createServer((socket) => void socket.on('error', () => undefined));
-  await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => void mute.close());
-  const port = (mute.address() as AddressInfo).port;
+  const port = await listening(t, mute);
   const channel = new EmailChannel({ smtpUrl: `smtp://127.0.0.1:${port}`, mailFrom: FROM });
   t.match(await channel.send({ address: BOX }, aNotification(), anAttempt({ timeoutMs: 200 })), { error: 'timeout' });
   const leaving = new AbortController();

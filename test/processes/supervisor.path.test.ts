@@ -3,7 +3,7 @@
 
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import net, { type AddressInfo } from 'node:net';
+import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -12,6 +12,7 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { NICE } from '../../src/embedded/process-priority.ts';
 import { isAlive } from '../support/alive.ts';
 import { folderOf } from '../support/folder.ts';
+import { listening } from '../support/listening.ts';
 import { hasOwnStores, launchService, runCli, spawnCli, startService, type TestService } from '../support/service.ts';
 
 /**
@@ -147,10 +148,7 @@ t.test('a start that cannot be is refused with a sentence', async (t) => {
   const shared = await refusedStart({ GATEHOUSE_DATA_DIR: await dataDirOf(t), GATEHOUSE_PORT: port });
   t.match(shared, sentence, 'a port of another Gatehouse, which the fronts would share without a word');
 
-  const stranger = net.createServer().listen(0, '127.0.0.1');
-  await once(stranger, 'listening');
-  t.teardown(() => stranger.close());
-  const taken = String((stranger.address() as AddressInfo).port);
+  const taken = String(await listening(t, net.createServer()));
   const refused = await refusedStart({ GATEHOUSE_DATA_DIR: await dataDirOf(t), GATEHOUSE_PORT: taken });
   t.match(refused, sentence, 'a port of any other program');
 

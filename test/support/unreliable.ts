@@ -1,8 +1,8 @@
 // An HTTP proxy to the service that fails as networks and overloaded services do, request by request (clients and
 // exporters behind it must lose nothing and double nothing). Ended with the test.
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
+import { listening } from './listening.ts';
 import { pause } from './raw-http.ts';
 
 /** `lost`: the service has answered, and the connection ends before the answer. `limited`: 429. `refused`: 503. */
@@ -34,10 +34,5 @@ export async function unreliable(t: Test, to: string, fateOf: (request: number) 
       res.end(Buffer.from(await answer.arrayBuffer()));
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen: () => seen };
+  return { url: `http://127.0.0.1:${await listening(t, server)}`, seen: () => seen };
 }
