@@ -9,14 +9,13 @@
 // Failure: a kill at any place is mended by the same call again. Redis away: ServiceError unavailable.
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from './accounts.ts';
 import { Agents } from './agents.ts';
 import { Alerts } from './alerts.ts';
 import { ApiKeys } from './api-keys.ts';
 import { auditLog } from './audit.ts';
 import { Backtests } from './backtests.ts';
-import { AGAIN, answering, below, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import { AGAIN, answering, below, commit, type Guard, inRounds, is, nowOf, type RegistryStore } from './commit.ts';
 import { Connections } from './connections.ts';
 import { ExternalChecks } from './external-checks.ts';
 import { onHold } from './holds.ts';
@@ -98,7 +97,7 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
     const hash = keys.accounts(keys.shardOf(id));
     const text = await redis.hget(hash, id);
     if (text === null) return true;
-    const at = (store.now ?? steadyNow)();
+    const at = nowOf(store);
     const empty: Guard[] = [
       keys.apiKeys(id),
       keys.policies(id),

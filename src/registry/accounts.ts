@@ -11,14 +11,13 @@ import type { OwnRetention } from '../../schemas/retention.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { ID_PREFIXES, isId, mintId } from '../common/ids.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { acknowledging } from '../redis/client.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
 import { type ApiKeyRecord, dropIndex, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
 import { auditLog, changedFields, SYSTEM, updateDetails } from './audit.ts';
-import { AGAIN, absent, answering, commit, inRounds, is, type RegistryStore } from './commit.ts';
+import { AGAIN, absent, answering, commit, inRounds, is, nowOf, type RegistryStore } from './commit.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import { foundRegistry, presenceOf } from './presence.ts';
 import type { Actor } from './principal.ts';
@@ -54,11 +53,9 @@ const NOT_A_KEY =
 
 export class Accounts {
   readonly #store: RegistryStore;
-  readonly #now: () => number;
 
   constructor(store: RegistryStore) {
     this.#store = store;
-    this.#now = store.now ?? steadyNow;
   }
 
   /** The account of this name, without a key where this call made it. Throws ServiceError unavailable. */
@@ -72,7 +69,7 @@ export class Accounts {
       const key = mintApiKey();
       const { account, made } = await this.#make(
         name,
-        { id: mintId('apiKey', this.#now()), label: FIRST_KEY_LABEL, key },
+        { id: mintId('apiKey', nowOf(this.#store)), label: FIRST_KEY_LABEL, key },
         actor,
       );
       if (!made) throw new ServiceError('name_taken', 'Another account has this name.', { recorded: false });
@@ -129,7 +126,7 @@ export class Accounts {
     return answering(async () => {
       if (bootstrapKey === undefined) {
         const key = mintApiKey();
-        const first = { id: mintId('apiKey', this.#now()), label: FIRST_KEY_LABEL, key };
+        const first = { id: mintId('apiKey', nowOf(this.#store)), label: FIRST_KEY_LABEL, key };
         const { account, made } = await this.#make(DEFAULT_NAME, first, SYSTEM);
         return made ? { account: account.id, key } : { account: account.id };
       }
@@ -202,7 +199,7 @@ export class Accounts {
       const after: AccountRecord = { ...before, ...fieldsOf(before) };
       const [old, fresh] = [shown(before), shown(after)];
       if (changedFields(old, fresh).length === 0) return before;
-      const at = this.#now();
+      const at = nowOf(this.#store);
       after.updated_at = isoTime(at);
       const details = updateDetails(old, fresh);
       const { refused } = await commit(this.#store, {
@@ -235,7 +232,7 @@ export class Accounts {
     const id = await this.#reserve(name);
     const existing = await this.#get(id);
     if (existing !== null) return { account: existing, made: false };
-    const at = this.#now();
+    const at = nowOf(this.#store);
     const account: AccountRecord = {
       ...{ id, name, request_limit: null, agent_down_seconds: null },
       ...{ created_at: isoTime(at), updated_at: isoTime(at) },
@@ -265,13 +262,13 @@ export class Accounts {
     const { redis, keys } = this.#store;
     const id = await redis.hget(keys.accountNames(), name);
     if (id !== null) return id;
-    await acknowledging(redis).hsetnx(keys.accountNames(), name, mintId('account', this.#now()));
+    await acknowledging(redis).hsetnx(keys.accountNames(), name, mintId('account', nowOf(this.#store)));
     return (await redis.hget(keys.accountNames(), name))!;
   }
 
   async #addKey(account: string, first: FirstKey): Promise<void> {
     const { redis, keys } = this.#store;
-    const at = this.#now();
+    const at = nowOf(this.#store);
     const text = await redis.hget(keys.apiKeys(account), first.id);
     if (text !== null && !hasEnded(JSON.parse(text) as ApiKeyRecord, at)) return;
     if (text !== null) throw new UserFacingError(WAS_ENDED);
@@ -293,7 +290,7 @@ export class Accounts {
     }));
     const since = all.find(({ id }) => id === own)?.record.created_at ?? '';
     for (const { id, text, record } of all) {
-      const at = this.#now();
+      const at = nowOf(this.#store);
       if (!id.startsWith(BOOTSTRAP_IDS) || record.created_at >= since || hasEnded(record, at)) continue;
       const ended = { ...record, expires_at: isoTime(at) };
       const details = { label: record.label, reason: 'bootstrap_key_replaced' };

@@ -15,7 +15,6 @@ import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import type { Keys } from '../redis/keys.ts';
 import { countQuotaOf, overCount } from './account-quota.ts';
 import type { AccountRecord } from './accounts.ts';
@@ -33,6 +32,7 @@ import {
   type Guard,
   inRounds,
   is,
+  nowOf,
   type RegistryStore,
 } from './commit.ts';
 import { type Erasure, erasureReport } from './erasures.ts';
@@ -58,12 +58,10 @@ type Removal = Change & { guards: Guard[]; writes: CommandArgs[]; revoked: ApiKe
 export class Agents {
   readonly #store: RegistryStore;
   readonly #keys: Keys;
-  readonly #now: () => number;
 
   constructor(store: RegistryStore) {
     this.#store = store;
     this.#keys = store.keys;
-    this.#now = store.now ?? steadyNow;
   }
 
   /**
@@ -76,7 +74,7 @@ export class Agents {
       if (existing === AGAIN) return AGAIN;
       if (existing !== null) return { agent: existing, created: false, differs: differs(existing, body) };
       if (actor.registersAgents === false) throw keptToAgents();
-      const record = newRecord(body, this.#now());
+      const record = newRecord(body, nowOf(this.#store));
       const quota = await countQuotaOf(this.#store, account, 'agents');
       const change = this.#registration(account, record, actor);
       const full = below('full', ['zcard', this.#keys.agentIds(account, 'all')], quota);
@@ -133,7 +131,7 @@ export class Agents {
       if (actor.boundTo === id && before.status === 'inactive' && body.status === 'active') throw staysInactive();
       const after = { ...before, ...body };
       if (changedFields(before, after).length > 0) {
-        const at = this.#now();
+        const at = nowOf(this.#store);
         after.updated_at = isoTime(at);
         const { refused } = await commit(this.#store, this.#update(account, { text, before, after, at }, actor));
         if (refused === 'name') throw nameTaken();
@@ -365,7 +363,7 @@ export class Agents {
   async #removal(account: string, record: AgentRecord, text: string, actor: Actor): Promise<Removal | typeof AGAIN> {
     const { id, name, status } = record;
     const keys = this.#keys;
-    const at = this.#now();
+    const at = nowOf(this.#store);
     const scope = keys.agentScope(account, id);
     const scoped = await this.#store.redis.smembers(scope);
     const erasure: Erasure = { account, at };

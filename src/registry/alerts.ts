@@ -10,11 +10,10 @@ import type { MailTransport } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../common/ids.ts';
 import { ALERTS_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
 import { targetProblem } from './alert-target.ts';
-import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
+import { answering, type CommandArgs, nowOf, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { cannotBeKept, NamedRecords, ofAgent } from './named-records.ts';
@@ -89,7 +88,7 @@ export class Alerts {
    * validation_failed for a channel that signs nothing.
    */
   async rotateSecret(account: string, id: string, actor: Actor): Promise<AlertCreated | null> {
-    const at = (this.#store.now ?? steadyNow)();
+    const at = nowOf(this.#store);
     const edited = (before: AlertRecord): AlertRecord => {
       if (before.secret === undefined)
         throw validationFailed('The secret cannot be changed.', [
@@ -111,7 +110,7 @@ export class Alerts {
   }
 
   async #create(account: string, body: AlertCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const atMs = (this.#store.now ?? steadyNow)();
+    const atMs = nowOf(this.#store);
     const record = newRecord(body, atMs);
     this.#check(record, undefined);
     const { trigger, channel } = record;

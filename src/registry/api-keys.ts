@@ -15,7 +15,6 @@ import { isoTime, parseTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -32,6 +31,7 @@ import {
   commit,
   inRounds,
   is,
+  nowOf,
   present,
   type RegistryStore,
 } from './commit.ts';
@@ -59,18 +59,16 @@ export type ApiKeyRecord = {
 export class ApiKeys {
   readonly #store: RegistryStore;
   readonly #keys: Keys;
-  readonly #now: () => number;
 
   constructor(store: RegistryStore) {
     this.#store = store;
     this.#keys = store.keys;
-    this.#now = store.now ?? steadyNow;
   }
 
   /** Throws ServiceError validation_failed, unavailable. */
   create(account: string, body: ApiKeyCreate, actor: Actor): Promise<ApiKeyCreated> {
     return answering(async () => {
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const { label, scope, agent_id: agentId = null, permissions = null } = body;
       const registersAgents = body.registers_agents ?? true;
       const expiresAtMs = typeof body.expires_at === 'string' ? parseTime(body.expires_at) : null;
@@ -116,7 +114,7 @@ export class ApiKeys {
       const text = isId('apiKey', id) ? await redis.hget(hash, id) : null;
       if (text === null) return false;
       const record = JSON.parse(text) as ApiKeyRecord;
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const guards = [is('record', ['hget', hash, id], text)];
       if (record.scope === 'admin' && !mayBeLast) {
         const other = await this.#otherAdmin(account, id, at);

@@ -11,7 +11,6 @@ import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { BACKTEST_RANGE_MS_MAX, BACKTESTS_KEPT_MAX, JUDGED_BEFORE_MS } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { auditLog } from './audit.ts';
@@ -24,6 +23,7 @@ import {
   commit,
   inRounds,
   is,
+  nowOf,
   present,
   type RegistryStore,
 } from './commit.ts';
@@ -54,7 +54,7 @@ export class Backtests {
   /** Throws ServiceError validation_failed, backtest_running, unavailable. */
   create(account: string, body: BacktestCreate, actor: Actor): Promise<Ordered> {
     return inRounds(async () => {
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const range = rangeOf(body, at);
       const agentId = body.agent_id ?? null;
       keepWithin(actor, agentId, { what: 'backtest', path: '/agent_id' });
@@ -99,7 +99,7 @@ export class Backtests {
       const { redis, keys } = this.#store;
       const text = isId('backtest', id) ? await redis.hget(keys.backtests(account), id) : null;
       if (text === null) return false;
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const { shown } = readBacktest(text);
       const entry = auditLog(
         { action: 'backtest.deleted', type: 'backtest', id, details: detailsOf(shown) },
@@ -118,10 +118,6 @@ export class Backtests {
       });
       return refused === undefined ? true : AGAIN;
     });
-  }
-
-  #now(): number {
-    return (this.#store.now ?? steadyNow)();
   }
 
   async #isAgent(account: string, agent: string): Promise<boolean> {

@@ -11,6 +11,7 @@ import type { AuditLog } from '../../schemas/audit-log.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
 import { notRecorded, ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { readAsset } from '../process/assets.ts';
 import { type Commands, RedisUnavailable, redisError, troubleOf, unknownSentence } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -19,6 +20,11 @@ import { registryMissing } from './registry-missing.ts';
 
 /** Where the registry lives. `now`: our clock, epoch ms. */
 export type RegistryStore = { redis: Commands; keys: Keys; now?: () => number };
+
+/** Epoch ms. */
+export function nowOf({ now = steadyNow }: Pick<RegistryStore, 'now'>): number {
+  return now();
+}
 
 /** Command, its one key, further arguments. */
 export type CommandArgs = readonly [command: string, key: string, ...args: (string | number)[]];

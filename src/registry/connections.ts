@@ -8,9 +8,8 @@ import type { Connection, ConnectionCreate, ConnectionPatch, ConnectionRecord } 
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../common/ids.ts';
 import { CONNECTIONS_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import type { Keys } from '../redis/keys.ts';
-import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
+import { answering, type CommandArgs, nowOf, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { NamedRecords } from './named-records.ts';
@@ -84,7 +83,7 @@ export class Connections {
 
   async #create(account: string, body: ConnectionCreate, actor: Actor, keeping: Keeping): Promise<string> {
     const { keys } = this.#store;
-    const atMs = (this.#store.now ?? steadyNow)();
+    const atMs = nowOf(this.#store);
     const record = newRecord(body, idInShardOf(keys, account, atMs), atMs);
     const { on_failure, mode } = record;
     const answer = JSON.stringify(shown(record));

@@ -11,10 +11,9 @@ import { ServiceError } from '../common/errors.ts';
 import { given } from '../common/given.ts';
 import { mintId } from '../common/ids.ts';
 import { CHECKS_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { urlProblem, withoutQuery } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
-import { AGAIN, answering, commit, type Guard, inRounds, is, present, type RegistryStore } from './commit.ts';
+import { AGAIN, answering, commit, type Guard, inRounds, is, nowOf, present, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { cannotBeKept, NamedRecords } from './named-records.ts';
@@ -96,7 +95,7 @@ export class ExternalChecks {
       const policies = await inSlices(await redis.hvals(keys.policies(account)), readPolicy);
       const naming = policies.filter((policy) => checkOf(policy) === read.record.name);
       if (naming.length > 0) throw inUse(naming);
-      const at = (this.#store.now ?? steadyNow)();
+      const at = nowOf(this.#store);
       const step = this.#records.removal(account, read, { at }, actor);
       // Without a revision the registry is lost, which the commit says.
       const asRead: Guard[] = revision === null ? [] : [is('registry', ['get', revisionKey], revision)];
@@ -109,7 +108,7 @@ export class ExternalChecks {
   }
 
   async #create(account: string, body: CheckCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const atMs = (this.#store.now ?? steadyNow)();
+    const atMs = nowOf(this.#store);
     const record = newRecord(body, atMs);
     this.#keepSound(record);
     const { speaks, url } = record;

@@ -10,10 +10,9 @@ import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../common/exact-json.ts';
 import type { PriceTableRecord } from '../common/prices/price-list.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
-import { commit, type RegistryStore } from './commit.ts';
+import { commit, nowOf, type RegistryStore } from './commit.ts';
 import { ofAgent } from './named-records.ts';
 import { priceRevisionRow } from './price-tables.ts';
 import { revisionSha256 } from './revision-texts.ts';
@@ -37,7 +36,7 @@ export async function isHistoryExpected({ redis, keys }: RegistryStore): Promise
 /** Answers how many resources go in again. */
 export async function rewriteHistory(store: RegistryStore): Promise<number> {
   const { redis, keys } = store;
-  const at = (store.now ?? steadyNow)();
+  const at = nowOf(store);
   await redis.set(keys.historyMissing(), new Date(at).toISOString(), 'PX', SAID_MS);
   let written = 0;
   for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {

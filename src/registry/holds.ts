@@ -9,11 +9,10 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { HOLDS_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import type { AccountRecord } from './accounts.ts';
 import { auditLog } from './audit.ts';
-import { AGAIN, answering, commit, type Guard, inRounds, is, present, type RegistryStore } from './commit.ts';
+import { AGAIN, answering, commit, type Guard, inRounds, is, nowOf, present, type RegistryStore } from './commit.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import type { Actor } from './principal.ts';
 
@@ -69,7 +68,7 @@ export class Holds {
     return inRounds(async () => {
       const read = await this.#read(account);
       if (read === null) return null;
-      const at = (this.#store.now ?? steadyNow)();
+      const at = nowOf(this.#store);
       const changed = made(read.record.holds ?? [], at);
       if (changed === null) return null;
       const { holds, action, hold, guards = [] } = changed;

@@ -13,7 +13,6 @@ import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
 import { OF_AGENT_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
@@ -27,6 +26,7 @@ import {
   type Guard,
   inRounds,
   is,
+  nowOf,
   present,
   type RegistryStore,
 } from './commit.ts';
@@ -95,12 +95,10 @@ export type Edit<R> = Revisions &
 export class NamedRecords<R extends Named> {
   readonly #store: RegistryStore;
   readonly #kind: Required<NamedKind<R>>;
-  readonly #now: () => number;
 
   constructor(store: RegistryStore, kind: NamedKind<R>) {
     this.#store = store;
     this.#kind = { read: (text) => JSON.parse(text) as R, ...kind };
-    this.#now = store.now ?? steadyNow;
   }
 
   /** Makes one by `create`, or gives the kept answer again. Throws ServiceError idempotency_…, unavailable. */
@@ -195,7 +193,7 @@ export class NamedRecords<R extends Named> {
       keepToRevisions(edit.revisions, before);
       const after = await edit.edited(before);
       if (changedFields(before, after).length === 0) return before;
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const step = this.update(account, { text, record: before }, { after, at, details: edit.details }, actor);
       if (step === 'agent') throw this.#refused(step, edit, actor);
       const { guards = [], writes = [] } = edit.more?.(before, after) ?? {};
@@ -223,7 +221,7 @@ export class NamedRecords<R extends Named> {
       const before = this.#kind.read(text);
       if (!isWithin(actor, before.agent_id)) return false;
       keepToRevisions(revisions, before);
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const step = this.removal(account, { text, record: before }, { at }, actor);
       const { refused } = await commit(this.#store, {
         ...{ account, at, ...step },

@@ -17,7 +17,6 @@ import type {
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../common/ids.ts';
 import { OUTGOING_FEEDS_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import {
   isS3Address,
   isSyslogAddress,
@@ -27,7 +26,7 @@ import {
   withoutQuery,
 } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
-import { answering, type CommandArgs, commit, is, type RegistryStore } from './commit.ts';
+import { answering, type CommandArgs, commit, is, nowOf, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { cannotBeKept, NamedRecords } from './named-records.ts';
@@ -67,7 +66,7 @@ export class OutgoingFeeds {
     idempotency?: Idempotency,
   ): Promise<Created> {
     return this.#records.once(account, idempotency, async (keeping) => {
-      const atMs = (this.#store.now ?? steadyNow)();
+      const atMs = nowOf(this.#store);
       return this.#add(account, newRecord(body, place, atMs), { keeping, atMs }, actor);
     });
   }
@@ -103,7 +102,7 @@ export class OutgoingFeeds {
 
   /** A new secret; the one before signs beside it for a day. null: no such outgoing feed. */
   async rotateSecret(account: string, id: string, actor: Actor): Promise<OutgoingFeedCreated | null> {
-    const at = (this.#store.now ?? steadyNow)();
+    const at = nowOf(this.#store);
     const edited = (before: OutgoingFeedRecord): OutgoingFeedRecord => ({ ...before, ...rotatedSecret(before, at) });
     return answering(async () => {
       const record = await this.#records.change(account, id, { edited }, actor);
@@ -126,7 +125,7 @@ export class OutgoingFeeds {
   /** Puts how far it is into the record, without an entry in the audit log; not where the record was changed since. */
   async note(account: string, { text, place }: { text: string; place: FeedPlace }): Promise<void> {
     const { keys } = this.#store;
-    const at = (this.#store.now ?? steadyNow)();
+    const at = nowOf(this.#store);
     const record: OutgoingFeedRecord = { ...readOutgoingFeed(text), place, place_at: at };
     const { id } = record;
     await commit(this.#store, {

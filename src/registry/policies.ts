@@ -12,13 +12,12 @@ import { isoTime } from '../../schemas/time.ts';
 import type { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SEQUENCES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { changedFields, SYSTEM } from './audit.ts';
-import { answering, type Guard, present, type RegistryStore } from './commit.ts';
+import { answering, type Guard, nowOf, present, type RegistryStore } from './commit.ts';
 import { hasNamedCheck, NO_CHECK, namedCheck } from './external-checks.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedFilter, type Page, pageOf } from './lists.ts';
@@ -65,7 +64,7 @@ export class Policies {
   draft(account: string, body: PolicyCreate, actor: Actor, work: PolicyWork): Promise<Policy> {
     return answering(async () => {
       keepWithin(actor, body.agent_id ?? null, { what: 'policy', path: '/agent_id' });
-      const { policy } = await this.#made(account, { body, actor, work, atMs: this.#now() });
+      const { policy } = await this.#made(account, { body, actor, work, atMs: nowOf(this.#store) });
       const { agent_id: agent } = policy;
       if (
         agent !== null &&
@@ -123,7 +122,7 @@ export class Policies {
       const changed = changedFields(before, after);
       if (changed.includes('conditions') || changed.includes('actions'))
         await checkCompiles(this.#work, waitingAs(actor, account), after);
-      return body.status === undefined ? after : withExpiry({ ...before }, after, this.#now());
+      return body.status === undefined ? after : withExpiry({ ...before }, after, nowOf(this.#store));
     };
     return this.#records.change(account, id, { edited, ...this.#recounted(account, actor), revisions }, actor);
   }
@@ -162,7 +161,7 @@ export class Policies {
         const details = [{ path: '/type', message: `is ${before.type}: nothing but a budget can be reset` }];
         throw validationFailed('The policy cannot be reset.', details);
       }
-      return { ...before, reset_at: isoTime(this.#now()) };
+      return { ...before, reset_at: isoTime(nowOf(this.#store)) };
     };
     const edit = { edited, ...this.#recounted(account, actor), revisions, details: { reset: true } };
     return this.#records.change(account, id, edit, actor);
@@ -178,7 +177,7 @@ export class Policies {
   async expire(account: string, id: string): Promise<boolean> {
     let isDue = false;
     const edited = (before: Policy): Policy => {
-      isDue = before.status === 'active' && isExpired(before, this.#now());
+      isDue = before.status === 'active' && isExpired(before, nowOf(this.#store));
       return isDue ? { ...before, status: 'inactive' } : before;
     };
     const edit = { edited, ...this.#recounted(account, SYSTEM), details: { expired: true } };
@@ -187,7 +186,7 @@ export class Policies {
   }
 
   async #create(account: string, body: PolicyCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const atMs = this.#now();
+    const atMs = nowOf(this.#store);
     const { policy, original } = await this.#made(account, { body, actor, work: this.#work, atMs });
     const { guards = [], writes = [] } = this.#counted(account, policy, actor);
     const copied = original === undefined ? [] : [isThere(this.#keys, account, original.id)];
@@ -238,10 +237,6 @@ export class Policies {
     if (policy.status !== 'active') return { writes };
     const sequences = roomForSequences(this.#keys, account, isActiveSequence(policy) ? 1 : 0);
     return { guards: [roomFor(this.#keys, account, policy, actor), ...sequences], writes };
-  }
-
-  #now(): number {
-    return (this.#store.now ?? steadyNow)();
   }
 }
 

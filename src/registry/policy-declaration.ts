@@ -22,7 +22,7 @@ import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SEQUENCES_ACTIVE_MAX, SHADOWS_ACTIVE
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
-import { AGAIN, below, type CommandArgs, commit, type Guard, inRounds, type RegistryStore } from './commit.ts';
+import { AGAIN, below, type CommandArgs, commit, type Guard, inRounds, nowOf, type RegistryStore } from './commit.ts';
 import { hasNamedCheck, NO_CHECK, namedCheck } from './external-checks.ts';
 import type { ChangeStep, NamedRecords, Read } from './named-records.ts';
 import { creationDetails, isThere, newPolicy, policyRecords, refusal } from './policies.ts';
@@ -62,7 +62,7 @@ export class PolicyDeclarations {
     checkNames(policies);
     const checked = new Set<PolicyCreate>();
     return inRounds(async () => {
-      const at = (this.#store.now ?? Date.now)();
+      const at = nowOf(this.#store);
       const present = await this.#present(account);
       const planned = plan(present, declaration, at);
       checkShadows(present, declaration, planned);

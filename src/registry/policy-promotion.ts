@@ -7,12 +7,21 @@
 
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../common/errors.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { changedFields } from './audit.ts';
-import { AGAIN, answering, type CommandArgs, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import {
+  AGAIN,
+  answering,
+  type CommandArgs,
+  commit,
+  type Guard,
+  inRounds,
+  is,
+  nowOf,
+  type RegistryStore,
+} from './commit.ts';
 import { namedCheck } from './external-checks.ts';
 import { type ChangeStep, keepToRevisions, type NamedRecords, type Read } from './named-records.ts';
 import { checkCompiles, policyRecords, refusal } from './policies.ts';
@@ -56,7 +65,7 @@ export class PolicyPromotions {
         const { shadow_of: originalId } = shadow.record;
         const original = originalId === undefined ? null : await this.#records.read(account, originalId);
         if (original !== null) keepToOriginal(shadow.record, original.record, originalRevision);
-        const at = (this.#store.now ?? steadyNow)();
+        const at = nowOf(this.#store);
         const { steps, guards, writes, after } =
           original === null
             ? this.#byItself(account, shadow, at, actor)

@@ -8,10 +8,9 @@ import type { Price, PriceTable, PriceTableChange } from '../../schemas/price-ta
 import { isoTime } from '../../schemas/time.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { currencyOf, type PriceTableRecord, priceMistakes } from '../common/prices/price-list.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { auditLog } from './audit.ts';
-import { AGAIN, absent, answering, commit, inRounds, is, type RegistryStore } from './commit.ts';
+import { AGAIN, absent, answering, commit, inRounds, is, nowOf, type RegistryStore } from './commit.ts';
 import { keepToRevisions } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
@@ -50,7 +49,7 @@ export class PriceTables {
       if (mistakes.length > 0)
         throw validationFailed('The prices cannot be kept.', mistakes.slice(0, MISTAKES_TOLD_MAX));
       if (exactJson(prices) === exactJson(before.prices)) return before;
-      const at = (this.#store.now ?? steadyNow)();
+      const at = nowOf(this.#store);
       const currency = before.currency ?? currencyOf(prices);
       const after = { revision: before.revision + 1, currency, prices, updated_at: isoTime(at) };
       const details = { revision: after.revision, prices: prices.length, ...namedChanges(before.prices, prices) };

@@ -12,7 +12,6 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ResourceType } from '../../schemas/closed-sets.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { readAsset } from '../process/assets.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -20,7 +19,7 @@ import { Script } from '../redis/script.ts';
 import { inactiveWrites } from './active-policies.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
-import { type CommandArgs, commit, type RegistryStore } from './commit.ts';
+import { type CommandArgs, commit, nowOf, type RegistryStore } from './commit.ts';
 import { isHistoryExpected, rewriteHistory } from './history.ts';
 import type { Named } from './named-records.ts';
 import { type RestoredRow, raiseRevision, tagOf, writesOf } from './restore.ts';
@@ -113,7 +112,7 @@ async function recover(store: RegistryStore, known: KnownRegistry, behind: Behin
 /** One record as ClickHouse has it, in place of what Redis has. */
 async function putBack(store: RegistryStore, row: RestoredRow, isLiving: (agent: string) => boolean): Promise<void> {
   const { redis, keys } = store;
-  const at = (store.now ?? steadyNow)();
+  const at = nowOf(store);
   const { account, kind, id, revision, record } = row;
   const before = await recordOf(store, row);
   const all = [...removalOf(keys, row, before), ...writesOf(keys, row, isLiving, at)];

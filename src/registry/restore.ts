@@ -16,14 +16,13 @@ import type { OutgoingFeedRecord } from '../../schemas/outgoing-feed.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { SavedView } from '../../schemas/view.ts';
 import { exactJson } from '../common/exact-json.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
 import { activeWrites } from './active-policies.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
-import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
+import { answering, type CommandArgs, nowOf, type RegistryStore } from './commit.ts';
 import type { Erasure } from './erasures.ts';
 import { outgoingTurn } from './outgoing-feeds.ts';
 import { adoptRegistry, foundRegistry, presenceOf } from './presence.ts';
@@ -74,7 +73,7 @@ export function rebuildRegistry(
     };
     const revisions = new Map<number, number>();
     const names: CommandArgs[] = [];
-    const now = (store.now ?? steadyNow)();
+    const now = nowOf(store);
     const writer = new Writer(store);
     for (const row of newest.values()) {
       const shard = keys.shardOf(row.account);

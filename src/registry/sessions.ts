@@ -11,11 +11,10 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_A_KEY_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog } from './audit.ts';
-import { AGAIN, answering, type CommandArgs, commit, inRounds, is, type RegistryStore } from './commit.ts';
+import { AGAIN, answering, type CommandArgs, commit, inRounds, is, nowOf, type RegistryStore } from './commit.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import type { Actor, Principal } from './principal.ts';
 
@@ -44,11 +43,9 @@ export function sessionHashOf(secret: string): string | null {
 
 export class Sessions {
   readonly #store: RegistryStore;
-  readonly #now: () => number;
 
   constructor(store: RegistryStore) {
     this.#store = store;
-    this.#now = store.now ?? steadyNow;
   }
 
   /** Throws ServiceError invalid_token where the key was revoked meanwhile, unavailable. */
@@ -56,7 +53,7 @@ export class Sessions {
     return inRounds(async () => {
       const { account, keyId } = principal;
       const { keys, redis } = this.#store;
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const keyText = await redis.hget(keys.apiKeys(account), keyId);
       if (keyText === null) throw new ServiceError('invalid_token', 'The key was revoked.');
       const secret = randomBytes(32).toString('base64url');
@@ -102,7 +99,7 @@ export class Sessions {
         redis.hvals(keys.apiKeys(account)),
       ]);
       const keysById = new Map(keyTexts.map((text) => JSON.parse(text) as ApiKeyRecord).map((key) => [key.id, key]));
-      const nowMs = this.#now();
+      const nowMs = nowOf(this.#store);
       const listed = texts.flatMap((text): ListedSession[] => {
         const { id, key_id, created_at, expires_at, ip, user_agent } = JSON.parse(text) as SessionRecord;
         const key = keysById.get(key_id);
@@ -123,7 +120,7 @@ export class Sessions {
       const { redis, keys } = this.#store;
       const text = isId('session', id) ? await redis.hget(keys.sessions(account), id) : null;
       if (text === null) return false;
-      const at = this.#now();
+      const at = nowOf(this.#store);
       const { sha256, key_id } = JSON.parse(text) as SessionRecord;
       const { refused } = await commit(this.#store, {
         account,

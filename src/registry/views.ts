@@ -6,8 +6,7 @@ import { isoTime } from '../../schemas/time.ts';
 import type { SavedView, ViewCreate } from '../../schemas/view.ts';
 import { mintId } from '../common/ids.ts';
 import { VIEWS_MAX } from '../common/limits.ts';
-import { steadyNow } from '../common/steady-clock.ts';
-import { answering, type RegistryStore } from './commit.ts';
+import { answering, nowOf, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { type Named, NamedRecords } from './named-records.ts';
@@ -45,7 +44,7 @@ export class Views {
   }
 
   async #create(account: string, body: ViewCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const atMs = (this.#store.now ?? steadyNow)();
+    const atMs = nowOf(this.#store);
     const { name, screen, query } = body;
     const view = { id: mintId('view', atMs), name, screen, query, created_at: isoTime(atMs) };
     const answer = JSON.stringify(view);
