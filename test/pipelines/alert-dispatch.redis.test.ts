@@ -89,15 +89,13 @@ t.test('a summary quotes the newest signal, and nothing of an agent that was del
   const signals = [0, 1, 2].map((i) => makeSignal(world.account, { agent: agent.id, message: `number ${i}` }));
   await world.dispatch(signals);
   await world.settle();
-  world.clock.now += 60_000;
-  await world.settle();
+  await world.settleAfter(60_000);
   t.match(world.targets.got[1]!.notification, { count: 2, signal: signals[2] });
   await world.dispatch(signals.map((signal) => ({ ...signal, id: `${signal.id}-again` })));
   await new Agents(world).remove(world.account, agent.id, actor);
   await dropDeliveriesOf(world, world.account, agent.id);
   t.notMatch(JSON.stringify(await world.redis.hvals(world.keys.throttles(world.account))), agent.id, 'nor kept');
-  world.clock.now += 60_000;
-  await world.settle();
+  await world.settleAfter(60_000);
   const last = world.targets.got.at(-1)!.notification;
   t.match(last, { count: 3, signal: { agent: null, message: 'Signals of an agent that was deleted since.' } });
   t.notMatch(JSON.stringify(last), agent.id);
@@ -119,8 +117,7 @@ t.test('what is replayed is neither notified nor counted again, wherever it was 
   for (let i = 0; i < 3; i++)
     await world.dispatcher.dispatch({ stream: 's', remember: false, ensureHeld: heldFor }, placed);
   await world.settle();
-  world.clock.now += 60_000;
-  await world.settle();
+  await world.settleAfter(60_000);
   const counts = world.targets.got.map(({ notification }) => notification.count).sort((a, b) => a - b);
   t.equal(counts.length, 452);
   t.equal(counts.at(-1), 449);
@@ -183,8 +180,7 @@ t.test('two owners of a stream at once notify nothing twice', async (t) => {
   const from = { stream: 's', remember: false, ensureHeld: heldFor };
   await Promise.all([1, 2, 3].map(() => new Dispatcher(world).dispatch(from, placed)));
   await world.settle();
-  world.clock.now += 60_000;
-  await world.settle();
+  await world.settleAfter(60_000);
   const counts = world.targets.got.map(({ notification }) => notification.count);
   t.equal(
     counts.reduce((a, b) => a + b, 0),
@@ -203,8 +199,7 @@ t.test('streams that dispatch to the same alert at the same time lose nothing', 
     }),
   );
   await world.settle();
-  world.clock.now += 60_000;
-  await world.settle();
+  await world.settleAfter(60_000);
   t.same(
     world.targets.got.map(({ notification }) => notification.count),
     [1, 79],
@@ -218,8 +213,7 @@ t.test('it works while Redis is full', async (t) => {
   await t.rejects(world.redis.set('x', '1'), /OOM/);
   await world.dispatch([makeSignal(world.account), makeSignal(world.account)]);
   await world.settle();
-  world.clock.now += 60_000;
-  await world.settle();
+  await world.settleAfter(60_000);
   t.same(
     world.targets.got.map(({ notification }) => notification.count),
     [1, 1],
@@ -258,8 +252,7 @@ t.test('random signals, throttles, replays and deaths: every matching signal is 
         // Whatever died is replayed, and all windows end.
         await world.dispatcher.dispatch({ stream: 's', remember: false, ensureHeld: heldFor }, all);
         for (let i = 0; i < 4; i++) {
-          world.clock.now += 61_000;
-          await world.settle();
+          await world.settleAfter(61_000);
         }
         const counts = new Map<string, Map<string, number>>();
         for (const { notification } of world.targets.got) {

@@ -56,6 +56,7 @@ export type AlertWorld = RegistryStore & {
   worker: DeliveryWorker;
   /** Looks and waits until nothing is running, as often as something was sent. */
   settle(): Promise<void>;
+  settleAfter(ms: number): Promise<void>;
   alert(body: Partial<AlertCreate>, owner?: string): Promise<AlertRecord>;
   /** Dispatches signals as one entry of a stream. */
   dispatch(
@@ -93,15 +94,20 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
   };
   const dispatcher = new Dispatcher(store);
   const worker = another();
+  const settle = async () => {
+    for (let sent = -1; sent !== targets.got.length; ) {
+      sent = targets.got.length;
+      await worker.look();
+      await worker.idle();
+    }
+  };
   return {
     ...store,
     ...{ account, alerts, targets, clock, dispatcher, worker, another },
-    async settle() {
-      for (let sent = -1; sent !== targets.got.length; ) {
-        sent = targets.got.length;
-        await worker.look();
-        await worker.idle();
-      }
+    settle,
+    settleAfter(ms) {
+      clock.now += ms;
+      return settle();
     },
     async alert(body, owner = account) {
       const { answer } = await alerts.create(

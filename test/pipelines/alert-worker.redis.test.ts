@@ -38,8 +38,7 @@ t.test('a signal becomes a notification, sent once, and its delivery ends as del
   t.equal(target, alert.target);
   t.same(await world.statuses(), { [notification.id]: 'delivered' });
   t.equal(await world.redis.hlen(world.keys.deliveries(world.account)), 0, 'nothing is left in the queue');
-  world.clock.now += 100 * HOUR_MS;
-  await world.settle();
+  await world.settleAfter(100 * HOUR_MS);
   t.equal(world.targets.got.length, 1);
 });
 
@@ -52,12 +51,10 @@ t.test('ten attempts in 75 h 35 min, then it has failed, with the same id throug
   await world.settle();
   for (const wait of RETRY_MS) {
     const before = world.targets.got.length;
-    world.clock.now += wait - 1;
-    await world.settle();
+    await world.settleAfter(wait - 1);
     t.equal(world.targets.got.length, before, `not before ${wait / 1000} s have gone`);
     // The breaker opens with the fifth failure; by the sixth attempt's time it asks again.
-    world.clock.now += 1;
-    await world.settle();
+    await world.settleAfter(1);
     t.equal(world.targets.got.length, before + 1, `after ${wait / 1000} s`);
   }
   t.equal(world.targets.got.length, 10);
@@ -70,8 +67,7 @@ t.test('ten attempts in 75 h 35 min, then it has failed, with the same id throug
   t.same(Object.values(await world.statuses()), ['failed']);
   const rows = (await journalOf(world, world.account)).flatMap(({ rows }) => rows ?? []);
   t.equal((JSON.parse(String(rows.at(-1)!.row['attempts'])) as unknown[]).length, 10, 'all attempts are shown');
-  world.clock.now += 100 * HOUR_MS;
-  await world.settle();
+  await world.settleAfter(100 * HOUR_MS);
   t.equal(world.targets.got.length, 10);
 });
 
@@ -87,11 +83,9 @@ t.test('Retry-After is honoured where it is later than the schedule, up to a day
   await world.settle();
   for (const wait of [60_000, RETRY_MS[1]!, 24 * HOUR_MS]) {
     const before = world.targets.got.length;
-    world.clock.now += wait - 1;
-    await world.settle();
+    await world.settleAfter(wait - 1);
     t.equal(world.targets.got.length, before);
-    world.clock.now += 1;
-    await world.settle();
+    await world.settleAfter(1);
     t.equal(world.targets.got.length, before + 1, `after ${wait} ms`);
   }
   t.same(Object.values(await world.statuses()), ['delivered']);
@@ -153,8 +147,7 @@ t.test("a delivery that waits goes to its alert's new target", async (t) => {
   await world.settle();
   const target = 'https://elsewhere.example.com/hook';
   await world.alerts.patch(world.account, alert.id, { target }, actor);
-  world.clock.now += RETRY_MS[0]!;
-  await world.settle();
+  await world.settleAfter(RETRY_MS[0]!);
   t.same(
     world.targets.got.map((got) => got.target),
     [alert.target, target],
@@ -172,17 +165,13 @@ t.test('a breaker opens after five failures on end, asks once a minute, and cost
   await world.settle();
   const opened = world.targets.got.length;
   t.ok(opened >= 5 && opened <= 5 + LANE_SENDS_MAX - 1, `${opened} attempts until it opened`);
-  world.clock.now += BREAKER_OPEN_MS - 1;
-  await world.settle();
+  await world.settleAfter(BREAKER_OPEN_MS - 1);
   t.equal(world.targets.got.length, opened, 'open: nothing is sent');
-  world.clock.now += 1;
-  await world.settle();
+  await world.settleAfter(1);
   t.equal(world.targets.got.length, opened + 1, 'half open: one asks');
   answer = DELIVERED;
-  world.clock.now += BREAKER_OPEN_MS;
-  await world.settle();
-  world.clock.now += RETRY_MS[1]!;
-  await world.settle();
+  await world.settleAfter(BREAKER_OPEN_MS);
+  await world.settleAfter(RETRY_MS[1]!);
   const statuses = Object.values(await world.statuses());
   t.same(statuses, Array(20).fill('delivered'), 'closed: everything goes out');
   t.equal(world.targets.got.length, 20 + opened + 1, 'each failure was one attempt, and no more');
@@ -216,8 +205,7 @@ t.test('what waits behind a breaker ends after its time', async (t) => {
   world.targets.answers.set(alert.target, () => FAILS);
   await world.dispatch(Array.from({ length: 12 }, () => makeSignal(world.account)));
   await world.settle();
-  world.clock.now += 97 * HOUR_MS;
-  await world.settle();
+  await world.settleAfter(97 * HOUR_MS);
   t.same(Object.values(await world.statuses()), Array(12).fill('failed'));
 });
 
@@ -232,8 +220,7 @@ t.test('a worker that is killed in the middle of a send: it is sent again, with 
   world.targets.answers.clear();
   await world.settle();
   t.equal(world.targets.got.length, 1, 'it is claimed');
-  world.clock.now += CLAIM_MS;
-  await world.settle();
+  await world.settleAfter(CLAIM_MS);
   t.equal(world.targets.got.length, 2);
   t.equal(new Set(world.targets.ids()).size, 1);
   t.same(Object.values(await world.statuses()), ['delivered']);
@@ -399,8 +386,7 @@ t.test('after the deletion of an agent nothing about it is sent or recorded', as
   answer.resolve(FAILS);
   await world.worker.idle();
   await world.dispatch([makeSignal(world.account, { agent: agent.id })]);
-  world.clock.now += RETRY_MS[0]!;
-  await world.settle();
+  await world.settleAfter(RETRY_MS[0]!);
   t.equal(world.targets.got.filter(({ attempt }) => attempt.number > 1).length, 0, 'no further attempt');
   t.equal((await journalOf(world, world.account)).length, before, 'and no row');
   await dropDeliveriesOf(world, world.account, agent.id);
@@ -428,10 +414,8 @@ t.test('more than a host may have waiting is counted and notified in summaries',
   }
   t.equal(await world.redis.hlen(world.keys.deliveries(world.account)), LANE_WAITING_MAX);
   world.targets.answers.clear();
-  world.clock.now += BREAKER_OPEN_MS;
-  await world.settle();
-  world.clock.now += RETRY_MS[1]!;
-  await world.settle();
+  await world.settleAfter(BREAKER_OPEN_MS);
+  await world.settleAfter(RETRY_MS[1]!);
   const told = new Map(world.targets.got.map(({ notification }) => [notification.id, notification.count]));
   t.equal(
     [...told.values()].reduce((a, b) => a + b, 0),
@@ -468,8 +452,7 @@ t.test('a queue that was lost is made again from the rows of ClickHouse', async 
   world.targets.answers.clear();
   await world.settle();
   t.equal(world.targets.got.length, 2, 'not before their time');
-  world.clock.now += RETRY_MS[0]!;
-  await world.settle();
+  await world.settleAfter(RETRY_MS[0]!);
   t.equal(world.targets.got.length, 3);
   t.equal(world.targets.got[2]!.attempt.number, 2, 'with the attempts that it has had');
   t.same(world.targets.ids(alert.target), [world.targets.ids(alert.target)[0], world.targets.ids(alert.target)[0]]);
