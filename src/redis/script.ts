@@ -27,30 +27,15 @@ export class Script<Reply> {
   }
 
   /** Strings in the reply are decoded as UTF-8. */
-  run(client: Commands, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
+  async run(client: Commands, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
     const by = this.#acknowledges ? acknowledging(client) : client;
-    return this.#run(
-      () => by.evalsha(this.#sha, keys.length, ...keys, ...args),
-      () => by.eval(this.#lua, keys.length, ...keys, ...args),
-    );
-  }
-
-  /** Strings in the reply stay bytes. */
-  runBuffer(client: Commands, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
-    return this.#run(
-      () => client.callBuffer('EVALSHA', this.#sha, keys.length, ...keys, ...args),
-      () => client.callBuffer('EVAL', this.#lua, keys.length, ...keys, ...args),
-    );
-  }
-
-  async #run(byHash: () => Promise<unknown>, byText: () => Promise<unknown>): Promise<Reply> {
     try {
-      return (await byHash()) as Reply;
+      return (await by.evalsha(this.#sha, keys.length, ...keys, ...args)) as Reply;
     } catch (error) {
       if (!isUnknownScript(error)) throw redisError(error);
     }
     try {
-      return (await byText()) as Reply;
+      return (await by.eval(this.#lua, keys.length, ...keys, ...args)) as Reply;
     } catch (error) {
       throw redisError(error);
     }

@@ -181,7 +181,7 @@ t.test('a script survives a Redis that has forgotten it', async (t) => {
     const node = await opened(t, connectCommands({ url: `redis://127.0.0.1:${port}`, cluster: false }));
     await node.script('FLUSH');
   }
-  t.same(await echo.runBuffer(redis, ['{a}'], [Buffer.from([255])]), [Buffer.from([255]), null]);
+  t.same(await echo.run(redis, ['{a}'], ['ü']), ['ü', null]);
 });
 
 t.test('a client that Redis is not there for says so', async (t) => {
