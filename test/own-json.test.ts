@@ -17,6 +17,7 @@ const OWN: Record<string, readonly string[]> = {
       'approvals',
       'backtest-removal',
       'backtests',
+      'denied-reservations',
     ].map((name) => `src/registry/${name}.ts`),
     ...[
       'cache',

@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_000,
   'src/stores': 700,
   'src/streams': 2_700,
-  test: 77_180,
+  test: 77_300,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

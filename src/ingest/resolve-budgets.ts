@@ -179,8 +179,10 @@ export class BudgetsAsked {
   #reserveOf(element: number, of: ToReserve): Reserve {
     const { agent, arrivals, nowMs, judged } = this.#parts;
     const { check, judgement, estimate } = of;
-    // While a person has not decided it is held as well, but not for days: a denial does not let it go.
-    const waitMs = Math.min(1000 * (judged[element]!.decision.approval?.timeoutSeconds ?? 0), WAIT_HELD_MS_MAX);
+    // While a person has not decided it is held as well, but not for days.
+    const { approval } = judged[element]!.decision;
+    const waitMs = Math.min(1000 * (approval?.timeoutSeconds ?? 0), WAIT_HELD_MS_MAX);
+    const mayWait = approval !== undefined || judgement.outside !== undefined;
     const terms = check.entry.rule.terms as BudgetTerms;
     const model = modelOf(check.event.payload) ?? '';
     return {
@@ -193,6 +195,7 @@ export class BudgetsAsked {
       ...{ life: lifeOf(terms) + waitMs, limit: terms.limit.amount, hold: terms.holdMs + waitMs, ...estimate },
       ...{ expected: terms.estimate === 'expected', guess: OUTPUT_GUESS },
       ...{ counted: !blocks(check), ...(this.#isTried ? { tried: true } : {}) },
+      ...(mayWait ? { waits: true } : {}),
     };
   }
 

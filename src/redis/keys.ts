@@ -258,6 +258,8 @@ export class Keys {
     this.#a(account, `rate:${policy}:${digest(value)}`);
   /** Beginning of the keys of a budget policy, PEXPIRE: spend.lua says what they hold. `form`: what it counts. */
   budget = (account: string, policy: string, form: string) => this.#a(account, `budget:${policy}:${form}`);
+  /** Set, PEXPIRE: what budgets hold for an event that may wait for an approval (spend.lua). */
+  budgetsWaiting = (account: string, event: string) => this.#a(account, `budgets-waiting:${event}`);
 
   /**
    * Hash: memories of sequence policies (sequences/sequence-part.ts) that are known, until when scopes are missing, and

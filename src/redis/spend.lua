@@ -7,6 +7,7 @@
 --   :r:ID hash scope, agent, who, amount, ends, by: a reservation, by the id of its event; :o:WHO sorted set of those that no completion was found for
 --   :h:WHO hash: how often how many output tokens were seen, by a scale of fourths of powers of two; :n hash scope -> how it is shown
 --   :k hash from -> epoch ms: what arrived before is read from stored rows; known -> 1: that is done
+--   and by its whole name, where the event may wait for an approval, `waiting`: set of JSON [:r:ID, :e:SCOPE, :o:WHO]: what ends when it is denied
 -- ARGV one for each key: JSON of the operation, `op` of reserve, use, unuse, release, settle, read, begin, fill, known (src/policy/quotas/spend-store.ts)
 -- Result: for each a list of texts.
 -- Guarantees: left = limit - spent - what is held and has not ended, in one step; an id is reserved for once; a place of a stream settles
@@ -162,6 +163,10 @@ local function reserve(base, op)
   redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
   redis.call('ZADD', open, ends, op.id)
   lengthen(open, op.hold)
+  if op.waiting then
+    redis.call('SADD', op.waiting, cjson.encode({ reservation, counter.e, open }))
+    lengthen(op.waiting, op.hold)
+  end
   keep(base, counter, op, op.scope, op.shown)
   return answer(isOver and 'no' or 'yes', amount, left - amount)
 end

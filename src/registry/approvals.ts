@@ -8,11 +8,9 @@
 // second, under a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is
 // delivered twice. One whose agent is deleted is unknown from the deletion's answer on, can no longer be decided, and
 // goes with the erasure.
-
 import type { Approval, ApprovalDecision } from '../../schemas/approval.ts';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import type { ApprovalStatus, AuditAction, Outcome } from '../../schemas/closed-sets.ts';
-
 import type { Policy } from '../../schemas/policy.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { isoTime } from '../../schemas/time.ts';
@@ -39,6 +37,7 @@ import {
   present,
   type RegistryStore,
 } from './commit.ts';
+import { deniedReservations } from './denied-reservations.ts';
 import { isInForce, readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, ownRequest } from './principal.ts';
 
@@ -153,10 +152,10 @@ export class Approvals {
         : await this.#settledByPerson(account, before, { body, actor, at });
       if (settled === null) return null;
       const { after, agentText } = settled;
-      const isStep = await this.#isStep(account, after);
+      const follows = await this.#follows(account, after, at);
       const { refused } = await commit(
         this.#store,
-        this.#closing(account, { text, after, at, agentText, isStep }, isLate ? SYSTEM : actor),
+        this.#closing(account, { text, after, at, agentText, follows }, isLate ? SYSTEM : actor),
       );
       if (refused === 'agent' && agentText === undefined) return null;
       if (refused !== undefined) return AGAIN;
@@ -237,7 +236,7 @@ export class Approvals {
   async #openOne(account: string, approval: Approval, total: Opened): Promise<void> {
     let { refused } = await commit(this.#store, this.#opening(account, [approval]));
     if (refused === 'full') {
-      ({ refused } = await commit(this.#store, this.#overflow(account, [approval])));
+      ({ refused } = await commit(this.#store, await this.#overflow(account, [approval])));
       if (refused === undefined) total.overflowed++;
     }
     if (refused === undefined) total.opened++;
@@ -249,7 +248,7 @@ export class Approvals {
    */
   async #denyAll(account: string, approvals: readonly Approval[], total: Opened): Promise<boolean> {
     if ((await this.#store.redis.hlen(this.#keys.approvals(account))) < this.#pendingMax) return false;
-    const { refused } = await commit(this.#store, this.#overflow(account, approvals));
+    const { refused } = await commit(this.#store, await this.#overflow(account, approvals));
     if (refused !== undefined) return false;
     total.opened += approvals.length;
     total.overflowed += approvals.length;
@@ -273,15 +272,17 @@ export class Approvals {
     };
   }
 
-  #overflow(account: string, approvals: readonly Approval[]): Change {
+  async #overflow(account: string, approvals: readonly Approval[]): Promise<Change> {
     const at = this.#now();
     const denied = approvals.map(
       (approval): Approval => ({ ...closed(approval, 'denied', 'blocked', at), comment: OVERFLOW_COMMENT }),
     );
+    const follow = await Promise.all(denied.map((one) => this.#follows(account, one, at)));
     return {
       ...this.#change(account, at, denied),
+      // A completion that comes meanwhile is charged all the same.
       guards: this.#newGuards(account, denied),
-      writes: denied.flatMap((one) => this.#decisionWrites(account, one, at)),
+      writes: [...denied.flatMap((one) => this.#decisionWrites(account, one, at)), ...follow.flatMap((f) => f.writes)],
       audit: denied.map((one) => auditOf(one, SYSTEM, at)),
     };
   }
@@ -302,17 +303,21 @@ export class Approvals {
    * From pending to decided; `text` is the record that was read, `agentText` the agent's, where the outcome rests on
    * it.
    */
-  #closing(account: string, { text, after, at, agentText, isStep }: Closing, actor: Actor): Change {
+  #closing(account: string, { text, after, at, agentText, follows }: Closing, actor: Actor): Change {
     const pending = this.#keys.approvals(account);
     const { id } = after;
     const change: Change = {
       ...this.#change(account, at, [after]),
-      guards: [this.#agentGuard(account, after.agent_id, agentText), is('pending', ['hget', pending, id], text)],
+      guards: [
+        this.#agentGuard(account, after.agent_id, agentText),
+        is('pending', ['hget', pending, id], text),
+        ...follows.guards,
+      ],
       writes: [
         ['hdel', pending, id],
         ['zrem', this.#keys.approvalDeadlines(this.#keys.shardOf(account)), `${account}/${id}`],
         ...this.#decisionWrites(account, after, at),
-        ...(isStep ? settledWrites(this.#keys, account, { id: after.event_id, atMs: at }) : []),
+        ...follows.writes,
       ],
       audit: [auditOf(after, actor, at)],
     };
@@ -330,9 +335,11 @@ export class Approvals {
     ];
   }
 
-  /** Is the event, now that it is allowed, a step of a sequence? */
-  async #isStep(account: string, { outcome, event_id: event }: Approval): Promise<boolean> {
-    return outcome === 'allowed' && (await this.#store.redis.exists(this.#keys.sequenceLater(account, event))) === 1;
+  /** An event that is allowed has occurred for sequences; for one that is not, budgets hold nothing any more. */
+  async #follows(account: string, { outcome, event_id: id }: Approval, atMs: number): Promise<Follows> {
+    if (outcome !== 'allowed') return deniedReservations(this.#store, account, id);
+    const isStep = (await this.#store.redis.exists(this.#keys.sequenceLater(account, id))) === 1;
+    return { guards: [], writes: isStep ? settledWrites(this.#keys, account, { id, atMs }) : [] };
   }
 
   #change(account: string, at: number, approvals: readonly Approval[]) {
@@ -360,8 +367,8 @@ export class Approvals {
     if (settled === undefined) return null;
     if (settled !== null) {
       const { after, agentText } = settled;
-      const isStep = await this.#isStep(account, after);
-      const change = this.#closing(account, { text, after, at, agentText, isStep }, SYSTEM);
+      const follows = await this.#follows(account, after, at);
+      const change = this.#closing(account, { text, after, at, agentText, follows }, SYSTEM);
       const signals = await this.#expirySignals(account, after, at);
       const { refused } = await commit(this.#store, signals.length === 0 ? change : { ...change, signals });
       if (refused === undefined) return after;
@@ -439,7 +446,8 @@ function expirySignal(account: string, after: Approval, { id, name, type, severi
 
 /** An approval as it is to be; `agentText`: where that rests on the agent's record. */
 type Settled = { after: Approval; agentText?: string | undefined };
-type Closing = Settled & { text: string; at: number; isStep: boolean };
+type Follows = Pick<Change, 'guards' | 'writes'>;
+type Closing = Settled & { text: string; at: number; follows: Follows };
 
 function reviewed(after: Approval, review: Review): Settled | null {
   if (review.verdict === 'agent_gone') return null;

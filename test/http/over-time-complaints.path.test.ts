@@ -91,24 +91,35 @@ t.test('#38647: what calls may use at the worst does not fill what they use as a
   t.ok(held.reserved < 50, `${held.reserved} are reserved of a call that allows 90,000`);
 });
 
-t.test('a prompt that waits for an approval is held meanwhile, however short its hold is', async (t) => {
+t.test('a prompt that waits for an approval is held meanwhile, and no longer if it is not given', async (t) => {
   const agent = await newAgent();
-  const id = await budget(agent, { limit: { tokens: 10_000 }, window: '1h', estimate: 'worst', hold: '10s' });
-  const asks = await newPolicy('require_approval', agent, { type: 'prompt', 'payload.kind': 'risky' });
-  const asked = { model, token_count: 10, max_tokens: 20, kind: 'risky' };
-  const waiting = await api.until(
-    () => post(agent, 'prompt', asked),
-    (one) => outcomeOf(one) === 'pending',
-  );
+  const limit = { limit: { tokens: 10_000 }, window: '1h', estimate: 'worst' };
+  const [short, long] = [await budget(agent, { ...limit, hold: '10s' }), await budget(agent, { ...limit, hold: '1h' })];
+  const conditions = { type: 'prompt', 'payload.kind': 'risky', timeout: '20s' };
+  const asks = await newPolicy('require_approval', agent, conditions);
+  const wait = () =>
+    api.until(
+      async () => {
+        const one = await post(agent, 'prompt', { model, token_count: 10, max_tokens: 20, kind: 'risky' });
+        if (outcomeOf(one) === 'allowed') await post(agent, 'error', { for: one.id });
+        return one;
+      },
+      (one) => outcomeOf(one) === 'pending',
+    );
+  const decide = async ({ policy_result: result }: Awaited<ReturnType<typeof wait>>, decision: string) =>
+    t.equal((await api.post(`/v1/approvals/${result.approval_id}`, { decision })).status, 200);
+  const waiting = await wait();
   await sleep(10_500);
-  t.match(await stateOf(id), { reserved: 30 });
-  const { status } = await api.post(`/v1/approvals/${waiting.policy_result.approval_id}`, { decision: 'approve' });
-  t.equal(status, 200);
+  t.match(await stateOf(short), { reserved: 30 }, 'however short its hold is');
+  await decide(waiting, 'approve');
   await post(agent, 'completion', { model, usage: { total_tokens: 25 }, for: waiting.id });
-  await api.until(
-    () => stateOf(id),
-    ({ spent, reserved }) => spent === 25 && reserved === 0,
-  );
+  const isLeft = ({ spent, reserved }: { spent: number; reserved: number }) => spent === 25 && reserved === 0;
+  await api.until(() => stateOf(long), isLeft);
+  await decide(await wait(), 'deny');
+  t.match(await stateOf(long), { spent: 25, reserved: 0, left: 9_975 }, 'denied');
+  await wait();
+  t.match(await stateOf(long), { reserved: 30 });
+  t.match(await api.until(() => stateOf(long), isLeft), { spent: 25, reserved: 0 }, 'not decided in time');
   await api.delete(`/v1/policies/${asks}`);
 });
 

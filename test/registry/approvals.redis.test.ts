@@ -8,6 +8,7 @@ import type { PolicyCreate } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { SequenceStore } from '../../src/policy/quotas/sequence-store.ts';
+import { type SpendOperation, SpendStore } from '../../src/policy/quotas/spend-store.ts';
 import { ZERO } from '../../src/policy/sequences/summed-amount.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import type { StoredEvent } from '../../src/registry/approval-review.ts';
@@ -351,7 +352,14 @@ t.test('property: whatever happens in whatever order ends in one outcome and one
       const world = await makeWorld();
       const { account, approvals, clock } = world;
       const asked = request(world, { on_timeout });
+      const budget = await makeBudget(world);
+      await budget.reserve(asked.event_id, 10);
       const won: string[] = [];
+      // At no moment is it held for and denied, or pending and not.
+      const isHeldAsDecided = async () => {
+        const { outcome } = (await approvals.get(account, asked.id)) ?? { outcome: 'pending' };
+        return (await budget.reserved()) === (outcome === 'blocked' ? 0 : 10);
+      };
       const steps: Record<string, () => Promise<unknown>> = {
         open: () => approvals.open(account, [asked]),
         batch: () => approvals.open(account, [request(world), asked, request(world)]),
@@ -369,7 +377,10 @@ t.test('property: whatever happens in whatever order ends in one outcome and one
         const done = await approvals.decide(account, asked.id, { decision }, actor).catch(() => null);
         if (done !== null) won.push(done.status);
       };
-      for (const turn of turns) await Promise.all(turn.map((name) => steps[name]!()));
+      for (const turn of turns) {
+        await Promise.all(turn.map((name) => steps[name]!()));
+        if (!(await isHeldAsDecided())) return false;
+      }
       await approvals.open(account, [asked]);
       clock.ms += 60_000;
       await approvals.expireDue(shardOf(world));
@@ -381,6 +392,7 @@ t.test('property: whatever happens in whatever order ends in one outcome and one
         won.length <= 1 &&
         (won.length === 0 ? end!.status === 'expired' : end!.status === won[0]) &&
         end!.outcome === outcome &&
+        (await isHeldAsDecided()) &&
         told.rows.join() === `pending,${end!.status}` &&
         told.audit.join() === `approval.${end!.status}`
       );
@@ -539,4 +551,64 @@ t.test('an event that is approved has occurred, for the sequences of which it is
   t.equal((await decision)!.outcome, 'allowed');
   t.equal(await isBlocked(), false);
   t.equal(await redis.exists(keys.sequenceLater(account, approved.event_id)), 0);
+});
+
+/** A budget for 100, with what an event reserves and a completion uses of it. */
+async function makeBudget({ account, agent, redis, keys }: World) {
+  const spends = new SpendStore(redis, keys);
+  const of = { policyId: mintId('policy', Date.now()), form: 'form' };
+  const ask = async (operation: SpendOperation) => (await spends.run(account, [{ of, operation }]))[0]!;
+  const scoped = { ms: 86_400_000, scope: agent, shown: agent, life: 86_400_000 };
+  await ask({ op: 'begin', life: scoped.life });
+  await ask({ op: 'known' });
+  const who = { agent, who: 'who', model: 'model' };
+  const estimate = { limit: 100, rate: 0, output: 0, expected: false, guess: 0, hold: 60_000, counted: false };
+  return {
+    reserve: (id: string, fixed: number) =>
+      ask({ op: 'reserve', id, ...who, ...scoped, ...estimate, fixed, waits: true }),
+    use: (id: string, target: string, amount: number) => ask({ op: 'use', id, ...who, target, amount, output: -1 }),
+    reserved: async () => Number((await ask({ op: 'read', ms: scoped.ms, scope: agent, most: 1 }))[4]),
+  };
+}
+
+t.test('of an event that is denied, in every way, budgets hold nothing; of one that is approved they do', async (t) => {
+  const world = await makeWorld({ pendingMax: 3 });
+  const { account, agent, approvals, clock, keys, redis } = world;
+  const [one, two] = [await makeBudget(world), await makeBudget(world)];
+  const wait = async (more: Partial<Approval> = {}) => {
+    const approval = request(world, more);
+    for (const budget of [one, two]) t.match(await budget.reserve(approval.event_id, 10), ['yes']);
+    await approvals.open(account, [approval]);
+    return approval;
+  };
+  const held = async () => [await one.reserved(), await two.reserved()];
+  const [approved, denied, expired] = [await wait(), await wait(), await wait()];
+  const overflowed = await wait();
+  t.match(await approvals.get(account, overflowed.id), { status: 'denied' });
+  t.same(await held(), [30, 30], 'what was denied for want of room is gone');
+  await approvals.decide(account, approved.id, { decision: 'approve' }, actor);
+  await approvals.decide(account, denied.id, { decision: 'deny' }, actor);
+  t.same(await held(), [20, 20]);
+  await refusal(t, approvals.decide(account, denied.id, { decision: 'deny' }, actor), 'already_decided');
+  await approvals.open(account, [denied]);
+  t.same(await held(), [20, 20], 'once');
+  t.match(await one.use('done-1', '', 4), ['found', agent, approved.event_id], 'the oldest that is open still');
+  t.match(await one.use('late', denied.event_id, 7), ['own', '', ''], 'one that comes all the same is charged whole');
+  clock.ms += 60_000;
+  await Promise.all([approvals.expireDue(shardOf(world)), approvals.expireDue(shardOf(world))]);
+  t.match(await approvals.get(account, expired.id), { status: 'expired', outcome: 'blocked' });
+  t.same(await held(), [4, 10]);
+
+  const ran = await wait();
+  await one.use('done-2', ran.event_id, 6);
+  await approvals.decide(account, ran.id, { decision: 'deny' }, actor);
+  t.same(await held(), [10, 10], 'what was used without waiting is held until it is charged');
+  t.match(await one.use('done-3', ran.event_id, 6), ['twice']);
+
+  const late = await wait({ on_timeout: 'approve' });
+  clock.ms += 60_000;
+  await approvals.expireDue(shardOf(world));
+  t.match(await approvals.get(account, late.id), { outcome: 'allowed' });
+  t.same(await held(), [20, 20], 'what time lets through is held');
+  t.ok((await redis.pttl(keys.budgetsWaiting(account, late.event_id))) > 0, 'what is noted has an end');
 });

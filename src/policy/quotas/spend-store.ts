@@ -17,7 +17,7 @@ type Scoped = WindowArgument & { scope: string; shown: string; life: number };
 
 /**
  * `output`: tokens that it allows, -1: it does not say. `counted`: what does not fit is held as well. `tried`: what
- * does not fit is called all the same, and nothing is charged for it.
+ * does not fit is called all the same, and nothing is charged for it. `waits`: perhaps for an approval.
  */
 export type Reserve = Scoped & {
   op: 'reserve';
@@ -34,6 +34,7 @@ export type Reserve = Scoped & {
   hold: number;
   counted: boolean;
   tried?: true;
+  waits?: true;
 };
 /** `target`: the prompt's id, '': it does not say. `amount`, `output` -1: unknown. */
 type Use = {
@@ -105,10 +106,15 @@ export class SpendStore {
       for (let at = 0; at < requests.length; at += OPERATIONS_AT_ONCE) {
         const some = requests.slice(at, at + OPERATIONS_AT_ONCE);
         const bases = some.map(({ of }) => this.#keys.budget(account, of.policyId, of.form));
-        const operations = some.map(({ operation }) => JSON.stringify(operation));
+        const operations = some.map(({ operation }) => JSON.stringify(this.#sent(account, operation)));
         calls.push(this.#script.run(this.#redis, bases, operations));
       }
     });
     return (await Promise.all(calls)).flat();
+  }
+
+  #sent(account: string, operation: SpendOperation): object {
+    if (operation.op !== 'reserve' || operation.waits === undefined) return operation;
+    return { ...operation, waiting: this.#keys.budgetsWaiting(account, operation.id) };
   }
 }
