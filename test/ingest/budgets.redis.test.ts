@@ -16,7 +16,7 @@ import {
 import { type Commands, connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { ReferenceBudget } from '../reference/budgets.ts';
-import { opened, startRedis, untilConnected } from '../support/redis.ts';
+import { opened, replicaOf, startCluster, startRedis, untilConnected } from '../support/redis.ts';
 
 const server = await startRedis(t, { single: true });
 const keys = new Keys({ prefix: 'budgets-', partitions: 2 });
@@ -27,8 +27,8 @@ const LIFE_MS = 2 * WINDOW_MS;
 
 type Front = { spends: SpendBatcher; store: SpendStore; redis: Commands };
 
-async function front(t: Test): Promise<Front> {
-  const redis = await opened(t, untilConnected(connectCommands(server.address)));
+async function front(t: Test, { address } = server): Promise<Front> {
+  const redis = await opened(t, untilConnected(connectCommands(address)));
   const store = new SpendStore(redis, keys);
   return { store, redis, spends: new SpendBatcher(store) };
 }
@@ -151,6 +151,23 @@ t.test('shares are said once a window, and again where an entry is delivered aga
   t.same((await ask(one, of, settling(2, '', 1, { warn }))).slice(1), ['0.5'], 'the same place');
   t.same((await ask(one, of, settling(3, '', 50, { warn }))).slice(1), ['0.9']);
   t.same((await ask(one, of, settling(4, '', 1, { warn }))).slice(1), []);
+});
+
+t.test('nothing is reserved or charged that a master takes along when it dies: a replica has it', async (t) => {
+  const redis = await startCluster(t, { replicas: 1 });
+  const one = await front(t, redis);
+  const of = await budget(one);
+  const slot = Number(await one.redis.call('CLUSTER', 'KEYSLOT', keys.budget(account, of.policyId, of.form)));
+  // Three masters share the slots in their order.
+  const master = redis.servers[Math.min(2, Math.floor(slot / 5461))]!;
+  const replica = await replicaOf(redis.servers, master);
+  t.match(await ask(one, of, reserving('evt-1', 10)), ['yes']);
+  replica.child.kill('SIGSTOP');
+  await t.rejects(ask(one, of, reserving('evt-2', 10)), { code: 'unavailable', recorded: false });
+  await t.rejects(one.store.run(account, [{ of, operation: settling(1, 'evt-1', 4) }]), { name: 'RedisUnavailable' });
+  replica.child.kill('SIGCONT');
+  await ask(one, of, settling(1, 'evt-1', 4));
+  t.same(await stateOf(one, of), { spent: 4, reserved: 10 }, 'what is tried again is charged once; the other ends');
 });
 
 const STEP = fc.record({

@@ -1,10 +1,11 @@
 // The counters behind budget policies (between the decision on an event and its encoding; and where stored events are
 // settled). They live in Redis, which all processes share; src/redis/spend.lua says what is kept and guarantees what
 // is promised. All operations of a tick are sent together and cost one round trip.
-// Invariant: an operation is done whole or not at all; the keys of an account have one hash tag.
+// Invariant: an operation is done whole or not at all, and is answered once a replica has it, where there are any: what
+// is reserved goes with an acknowledgement, and what is settled leaves its stream. The keys of an account have one tag.
 // Failure: rejects with RedisUnavailable, whatever Redis did; what was reserved then ends by itself.
 import { readAsset } from '../../process/assets.ts';
-import { type Commands, sendTogether } from '../../redis/client.ts';
+import { acknowledging, type Commands, sendTogether } from '../../redis/client.ts';
 import type { Keys } from '../../redis/keys.ts';
 import { Script } from '../../redis/script.ts';
 
@@ -87,7 +88,9 @@ const OPERATIONS_AT_ONCE = 25;
 export class SpendStore {
   readonly #redis: Commands;
   readonly #keys: Keys;
-  readonly #script = new Script<string[][]>('spend', readAsset('src/redis/spend.lua'));
+  readonly #script = new Script<string[][]>('spend', readAsset('src/redis/spend.lua'), {
+    acknowledges: true,
+  });
 
   constructor(redis: Commands, keys: Keys) {
     this.#redis = redis;
@@ -96,7 +99,7 @@ export class SpendStore {
 
   /** What `send` asks for goes in one round trip. */
   together(send: () => void): void {
-    sendTogether(this.#redis, send);
+    sendTogether(acknowledging(this.#redis), send);
   }
 
   /** In their order. */
