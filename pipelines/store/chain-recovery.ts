@@ -4,7 +4,7 @@
 //   chained   the ids of all entries of the stream's chains since then, in ClickHouse and in Redis
 //   stored    rows of the stream since then; what is not chained is a stray
 //   chain     for each account with strays a marker and the strays, as they are found, become the next entries of its
-//             chain; an entry `chain.recovered` of the audit log says how many, and from when
+//             chain; an entry `chain.recovered` of the audit log says so; budgets and sequences are counted again
 // In slices of time, each written before the next one is read: memory is bounded, and how much was stored is not.
 // Invariant: nothing is excepted from verification. What is changed after the recovery is found; what was before it,
 // the audit log names. Killed anywhere, the next owner finds the strays that are left, at worst some under a second
@@ -25,6 +25,7 @@ import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { auditLog, SYSTEM } from '../../src/registry/audit.ts';
 import { commit } from '../../src/registry/commit.ts';
+import { countAgain } from '../../src/registry/counted-again.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 import { type Chained, type ChainWriter, groupByAccount } from './chain.ts';
 
@@ -120,10 +121,11 @@ export class ChainRecovery {
       ...{ chain, entries: entries.length - 1 },
       ...{ first_at: isoTime(times[0]!), last_at: isoTime(times.at(-1)!) },
     };
+    const writes = chain === REGISTRY_CHAIN ? [] : await countAgain({ redis, keys }, account);
     await commit(
       { redis, keys },
       {
-        ...{ account, at, guards: [], writes: [], changes: [], whenFull: true },
+        ...{ account, at, guards: [], writes, changes: [], whenFull: true },
         audit: [auditLog({ action: 'chain.recovered', type: 'account', id: account, details }, SYSTEM, at)],
       },
     );

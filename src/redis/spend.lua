@@ -8,7 +8,7 @@
 --   :h:WHO hash: how often how many output tokens were seen, by a scale of fourths of powers of two; :n hash scope -> how it is shown
 --   :k hash from -> epoch ms: what arrived before is read from stored rows; known -> 1: that is done
 --   and by its whole name, where the event may wait for an approval, `waiting`: set of JSON [:r:ID, :e:SCOPE, :o:WHO]: what ends when it is denied
--- ARGV one for each key: JSON of the operation, `op` of reserve, use, unuse, release, settle, read, begin, fill, known (src/policy/quotas/spend-store.ts)
+-- ARGV one for each key: JSON of the operation, `op` of reserve, use, unuse, release, settle, read, begin, fill, known, forget (src/policy/quotas/spend-store.ts)
 -- Result: for each a list of texts.
 -- Guarantees: left = limit - spent - what is held and has not ended, in one step; an id is reserved for once; a place of a stream settles
 -- once; what ended is no longer held, whatever process died. Everything has an end: the window, or the hold.
@@ -327,7 +327,16 @@ local function known(base)
   return {}
 end
 
-local operations = { reserve = reserve, use = use, unuse = unuse, release = release, settle = settle, read = read, begin = begin, fill = fill, known = known }
+-- Of a Redis that went back: all of it is read from stored rows again.
+local function forget(base)
+  for _, scope in ipairs(redis.call('HKEYS', base .. ':n')) do
+    redis.call('DEL', base .. ':c:' .. scope, base .. ':a:' .. scope, base .. ':e:' .. scope)
+  end
+  redis.call('DEL', base .. ':k', base .. ':n')
+  return {}
+end
+
+local operations = { reserve = reserve, use = use, unuse = unuse, release = release, settle = settle, read = read, begin = begin, fill = fill, known = known, forget = forget }
 local results = {}
 for i, base in ipairs(KEYS) do
   local op = cjson.decode(ARGV[i])

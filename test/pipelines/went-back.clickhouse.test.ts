@@ -1,9 +1,14 @@
 // A Redis that is put back to an older file while pipelines run, and while none does: what it has again is not stored
-// twice, what it lacks stays stored, and the audit chain knows of both.
+// twice, what it lacks stays stored, and the audit chain knows of both; what was counted is counted again.
 import { cpSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { type Slice, slicesSince, storedBetween } from '../../clickhouse/queries/chain-strays.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { compileRule } from '../../src/policy/compile.ts';
+import type { BudgetTerms } from '../../src/policy/kinds/spend-budget.ts';
+import { SpendStore } from '../../src/policy/quotas/spend-store.ts';
+import { spendOf } from '../../src/policy/spends/spend-form.ts';
 import { waitUntilReady } from '../../src/redis/client.ts';
 import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../audit/harness.ts';
 import { eventually } from '../streams/harness.ts';
@@ -24,6 +29,28 @@ async function begin(t: Test): Promise<Case> {
   return { world, redis, who: { account, agent: await newAgent(world, account, 'one') } };
 }
 
+const ofAll = { agent_id: null, actions: ['block'], status: 'active', mode: 'enforce', revision: 1 };
+const BUDGET = { id: 'pol_b', type: 'budget', conditions: { limit: { tokens: 100 }, window: '1d' }, ...ofAll };
+const SEQUENCE = { id: 'pol_s', type: 'sequence', conditions: { after: [{ tool: 'x' }], within: '1h' }, ...ofAll };
+
+/** A sequence, and a budget of which 5 are spent. Answers whether that is known, and how much of it. */
+async function counts({ world, who: { account } }: Case): Promise<() => Promise<string[]>> {
+  const { redis, keys } = world;
+  for (const one of [BUDGET, SEQUENCE]) await redis.hset(keys.policies(account), one.id, JSON.stringify(one));
+  const of = spendOf(BUDGET.id, compileRule(BUDGET as unknown as Policy).terms as BudgetTerms);
+  const run = async (operation: Parameters<SpendStore['run']>[1][0]['operation']) =>
+    (await new SpendStore(redis, keys).run(account, [{ of, operation }]))[0]!;
+  const [life, part, at] = [86_400_000, Math.floor((Date.now() * 60) / 86_400_000), Date.now() + 60_000];
+  const scoped = { ms: life, scope: 'agent', shown: '', life, part, at, limit: 100, warn: [] };
+  await run({ op: 'begin', life });
+  await run({ op: 'settle', ...scoped, amount: 5, target: '', stream: 's', place: [1, 0, 0] });
+  await run({ op: 'known' });
+  return async () => {
+    const [known, , , spent = '0'] = await run({ op: 'read', ms: life, most: 10 });
+    return [known!, spent];
+  };
+}
+
 const filesOf = (redis: TestRedis) => path.join(redis.servers[0]!.folder, 'appendonlydir');
 
 async function recovered({ clickhouse }: AuditWorld): Promise<{ chain: string; entries: number }[]> {
@@ -36,6 +63,7 @@ async function recovered({ clickhouse }: AuditWorld): Promise<{ chain: string; e
 for (const isRunning of [true, false]) {
   t.test(`put back ${isRunning ? 'under running pipelines' : 'while none runs'}`, async (t) => {
     const { world, redis, who } = await begin(t);
+    const counted = await counts({ world, redis, who });
     const first = await startPipelines(t, world, { processName: 'first' });
     const a = await submit(world, who, [{}, {}, {}]);
     await settle(world, who.account);
@@ -53,6 +81,7 @@ for (const isRunning of [true, false]) {
     await settle(world, who.account);
     t.match(await world.verify(who.account), { valid: true, entries: 59 });
     if (!isRunning) await second.pipelines.stop();
+    t.same(await counted(), ['1', '5']);
     await putBack(redis.servers[0]!, kept);
     await waitUntilReady(world.redis, 30_000);
     const last = isRunning ? second : await startPipelines(t, world, { processName: 'third' });
@@ -63,6 +92,8 @@ for (const isRunning of [true, false]) {
     t.same(await storedIds(world.clickhouse), [...a, ...b, ...c, ...d].sort(), 'each once');
     const [of] = await recovered(world);
     t.match(of, { chain: 'events-0', entries: c.length });
+    t.same(await counted(), ['0', '0'], 'to be read from the rows');
+    t.same(await world.redis.smembers(world.keys.activeSequences(who.account)), [SEQUENCE.id], 'as what occurred');
     t.equal(await last.count('gatehouse_recovered_total', { what: 'rows' }), c.length, 'an alarm can hear of it');
     const found = await world.verify(who.account);
     t.match(found, { valid: true, faults: 0, unchained: 0, recovered: c.length });

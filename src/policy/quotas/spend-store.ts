@@ -76,7 +76,8 @@ export type SpendOperation =
   | ReadSpend
   | Fill
   | { op: 'begin'; life: number }
-  | { op: 'known' };
+  | { op: 'known' }
+  | { op: 'forget' };
 
 export type SpendRequest = { of: SpendOf; operation: SpendOperation };
 /** The texts that the script answers with. */

@@ -1,0 +1,22 @@
+// What budgets and sequences count, of an account whose events Redis has lost again (called by who finds stored rows
+// that it lacks: pipelines/store/chain-recovery.ts): it lacks what these came to as well.
+// Invariant: what is forgotten is read from the stored events again; until then it counts as unknown, which blocks.
+// Failure: Redis away: rejects, and is called again. Idempotent.
+import { inSlices } from '../common/async.ts';
+import { compileRule } from '../policy/compile.ts';
+import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
+import { SpendStore } from '../policy/quotas/spend-store.ts';
+import { spendOf } from '../policy/spends/spend-form.ts';
+import type { CommandArgs, RegistryStore } from './commit.ts';
+import { readPolicy } from './policy-record.ts';
+import { memoryWrites } from './sequence-memories.ts';
+
+/** Forgets what budgets have counted; answers the writes that forget what sequences know. */
+export async function countAgain({ redis, keys }: RegistryStore, account: string): Promise<CommandArgs[]> {
+  const policies = await inSlices(await redis.hvals(keys.policies(account)), readPolicy);
+  for (const { id, reset_at: resetAt, ...policy } of policies.filter(({ type }) => type === 'budget')) {
+    const terms = compileRule({ id, ...policy }).terms as BudgetTerms;
+    await new SpendStore(redis, keys).run(account, [{ of: spendOf(id, terms, resetAt), operation: { op: 'forget' } }]);
+  }
+  return policies.flatMap((policy) => memoryWrites(keys, account, policy));
+}
