@@ -3,9 +3,11 @@
 // (agentgateway#2387), failing open unasked (agentgateway#1832), an audit mode that refuses, checks one after the other
 // (litellm#33770), a skip recorded as success (litellm#35257), one dead service that stops all (litellm#19779), and an
 // event that went ahead where its check was cut off.
+import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
+import { InferenceSender, promptOf, text } from '../support/inference-sender.ts';
 import { BAD_JUDGES, startJudges } from '../support/judge-servers.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
@@ -124,6 +126,28 @@ t.test('whatever a service does, the event is answered in time as the policy say
     t.match(result, { outcome: 'blocked', checks: [{ reason: /^(timeout|error)$/ }] }, path);
     await api.delete(`/v1/policies/${id}`);
   }
+});
+
+t.test('a hook that waits less than its check takes gets the word of its connection, in time', async (t) => {
+  await check('slower', 'held', { timeout_ms: 5_000 });
+  const id = await policy({ type: 'prompt', check: 'slower', ...SAID });
+  for (const word of ['deny', 'allow'] as const) {
+    const secret = `whsec_${randomBytes(32).toString('base64')}`;
+    const more = { agent_id: agent, on_failure: word, timeout_ms: 500 };
+    const made = await api.post('/v1/connections', { name: `waits little, ${word}`, secrets: [secret], ...more });
+    t.equal(made.status, 201, made.text);
+    const sender = new InferenceSender(service, made.json.id, secret);
+    const asked = await api.until(
+      () => sender.send(promptOf(`s-slow-${word}`, [text('hello')])),
+      () => held.length > 0,
+    );
+    t.match(asked, { status: 200, verdict: { action: word } });
+    if (word === 'deny') t.match(asked.verdict.deny_reason, /could not be judged/, 'and not what the check would say');
+    t.ok(held.length > 0, 'the service has not answered yet');
+    for (const answer of held.splice(0)) answer();
+    t.equal((await api.get(`/v1/traces/s-slow-${word}`)).status, 404, 'who has left is not recorded');
+  }
+  await api.delete(`/v1/policies/${id}`);
 });
 
 t.test('a block of its own ends it: nothing leaves; what filters find is redacted in what is sent', async (t) => {

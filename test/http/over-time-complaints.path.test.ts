@@ -1,6 +1,7 @@
 // What users of others suffer from budgets and from rules over what was before, each complaint a case, by the number of
 // its issue where it has one (LiteLLM's budgets), against the whole service.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { sharedService } from '../support/shared-service.ts';
@@ -68,6 +69,25 @@ t.test(
     t.match(refused.policy_result, { outcome: 'blocked', matches: [{ detail: { unknown: 'no_ceiling' } }] });
   },
 );
+
+t.test('#33923: where what is left cannot be asked for, the call is refused; it is not let through', async (t) => {
+  const agent = await newAgent();
+  const id = await budget(agent, { limit: '1 USD', window: '1h', estimate: 'worst' });
+  const redis = new Redis((await service.addresses()).redisUrl);
+  t.teardown(() => redis.disconnect());
+  const [known] = await redis.keys(`*budget:${id}:*:k`);
+  const kept = await redis.hgetall(known!);
+  // Whatever is asked of these counters fails from now on.
+  await redis.set(known!, 'no hash');
+  const before = (await api.get(`/v1/agents/${agent}/events`)).json.total;
+  const prompt = { type: 'prompt', payload: { model, max_tokens: 5 } };
+  const refused = await api.post(`/v1/agents/${agent}/events`, prompt, { mayBeAway: true });
+  t.match(refused, { status: 503, json: { error: { code: 'unavailable', recorded: false } } });
+  await redis.del(known!);
+  await redis.hset(known!, kept);
+  t.equal((await api.get(`/v1/agents/${agent}/events`)).json.total, before, 'nothing is recorded');
+  t.match((await post(agent, 'prompt', { model, max_tokens: 5 })).policy_result, { outcome: 'allowed' });
+});
 
 t.test('#27639, #28283, #36926, #40050: what nobody completes is given back by itself, to the unit', async (t) => {
   const agent = await newAgent();

@@ -85,6 +85,7 @@ t.test('what is no price table is refused with the place', async (t) => {
   ] as const) {
     const { status, json } = await api.post('/v1/prices', { prices });
     t.match({ status, path: json.error.details[0].path }, { status: 400, path });
+    if (path === '/prices/1/model') t.match(json.error.details[0].message, /for some of these days at \/prices\/0/);
   }
   t.same((await api.get('/v1/prices')).json, before);
 });

@@ -129,6 +129,24 @@ t.test('what was before is read once, and what comes meanwhile is counted', asyn
   t.match(await ask(one, of, reserving('evt-1', 77)), ['yes', '77', '0']);
 });
 
+t.test('a front whose clock jumps: what is charged is what its rows say, as long as they say it', async (t) => {
+  const one = await front(t);
+  const of = await budget(one);
+  const nowMs = Date.now();
+  const at = (aheadMs: number) => ({
+    ...{ at: nowMs + 60_000 + aheadMs, part: Math.floor(((nowMs + aheadMs) * 60) / WINDOW_MS) },
+    ms: WINDOW_MS,
+  });
+  await ask(one, of, reserving('evt-1', 10));
+  await ask(one, of, settling(1, 'evt-1', 4, at(300_000)));
+  await ask(one, of, settling(2, '', 5, at(0)));
+  await ask(one, of, settling(3, '', 6, { ...at(0), part: at(-WINDOW_MS / 2).part }));
+  t.same(await stateOf(one, of), { spent: 15, reserved: 0 }, 'none is lost, and each is charged once');
+  await ask(one, of, settling(4, '', 7, { ...at(0), part: at(-2 * WINDOW_MS).part }));
+  t.equal((await stateOf(one, of)).spent, 15, 'what came in a window that is over is charged to that');
+  t.match(await ask(one, of, reserving('evt-2', 86)), ['no', '86', '85'], 'to the unit');
+});
+
 t.test('expected: what 95 of 100 calls of the agent and model stayed within', async (t) => {
   const one = await front(t);
   const of = await budget(one);

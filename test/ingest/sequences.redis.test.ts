@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import { mintId } from '../../src/common/ids.ts';
-import { STEADY_CLOCK } from '../../src/common/steady-clock.ts';
+import { STEADY_CLOCK, SteadyClock } from '../../src/common/steady-clock.ts';
 import type { Codec } from '../../src/ingest/codec.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts } from '../../src/ingest/ingest-parts.ts';
@@ -40,6 +40,7 @@ class Front {
   readonly rules: RuleSet;
   readonly store: SequenceStore;
   asked = 0;
+  clock: Pick<SteadyClock, 'now' | 'take'> = STEADY_CLOCK;
   /** Nothing is recorded any more. */
   isFull = false;
   readonly #codecs: readonly Codec[];
@@ -67,7 +68,7 @@ class Front {
           this.isFull ? caller.refused(new ServiceError('unavailable', 'full')) : caller.appended(),
       },
       backlog: { full: () => false },
-      clock: STEADY_CLOCK,
+      clock: { now: () => this.clock.now(), take: (count: number) => this.clock.take(count) },
       keys,
       ...{ onAccepted: () => undefined, onMatched: () => undefined, onBytes: () => undefined },
       onUnevaluated: () => undefined,
@@ -290,6 +291,29 @@ t.test('what occurred at one front is known at the other', async (t) => {
   const other = new Front(orders, CODECS, one, await connect(t));
   await one.one(read());
   t.equal((await other.one(post())).outcome, 'blocked');
+});
+
+/** A clock on the wall that is wrong by so much. */
+function clockAhead(ms: number): SteadyClock {
+  const sources = { wallMs: () => Date.now() + ms, monotonicMs: () => performance.now() };
+  return new SteadyClock({ ...sources, originMs: performance.timeOrigin + ms });
+}
+
+t.test('a front whose clock is five minutes off changes neither the order nor the window', async (t) => {
+  const orders = [sequence({ ...NOTHING_LEAVES, within: '1m' })];
+  for (const [aheadMs, otherAheadMs] of [
+    [300_000, 0],
+    [-300_000, 0],
+    [-300_000, 300_000],
+  ] as const) {
+    const one = await new Front(orders, CODECS).known();
+    const other = new Front(orders, CODECS, one, await connect(t));
+    [one.clock, other.clock] = [clockAhead(aheadMs), clockAhead(otherAheadMs)];
+    t.equal((await other.one(post())).outcome, 'allowed', 'what came before is no step of what comes later');
+    await one.one(read());
+    t.equal((await other.one(post())).outcome, 'blocked', `${aheadMs} and ${otherAheadMs} ms`);
+    t.equal((await one.one(post())).outcome, 'blocked');
+  }
 });
 
 t.test('both codecs say the same of random events', async (t) => {

@@ -62,6 +62,8 @@ t.test('what is refused, and where', async (t) => {
     [{ unless: STEP, within: '1h', sum: { path: 'payload.n', gt: 1 } }, /^\/conditions\/sum needs `after`/],
     [{ after, at_least: 2, within: '1h', sum: { path: 'payload.n', gt: 1 } }, /^\/conditions\/sum cannot stand beside/],
     [{ after, within: '1h', same: {} }, /^\/conditions\/same must be an object of 1 to 3 paths/],
+    [{ after, within: '1h', same: { 'payload.a': '$.a' } }, /^\/conditions\/same\/payload\.a is JSONPath; write a$/],
+    [{ after: [{ agent_id: 'pay' }], within: '1h' }, /^\/conditions\/after\/0\/agent_id must be the id of an agent/],
     [{ after, within: '1h', same: { 'payload.a': 3 } }, /^\/conditions\/same\/payload\.a must be a path/],
     [{ after, within: '1h', patterns: ['x'] }, /^\/conditions\/patterns belongs to data_filter/],
     [{ after, within: '1h', atleast: 3 }, /^\/conditions\/atleast did you mean `at_least`/],
