@@ -75,6 +75,10 @@ export const LINES = {
   },
   replicas: { about: 'what it costs to wait for a replica of Redis', options: { ...SPEED, seconds: 3 } },
   fsync: { about: 'what it costs to sync each write to the disk', options: { ...SPEED, seconds: 5 } },
+  'counted-state': {
+    about: 'what sequences and budgets keep in Redis, a mark, a scope and a reservation',
+    options: { events: 100_000, keep: 'no' },
+  },
   memory: { about: 'memory under load', options: { seconds: 600, keep: 'no' } },
   overload: { about: 'twice the maximum: goodput, refusals, memory', options: { seconds: 60, keep: 'no' } },
   neighbour: {

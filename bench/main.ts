@@ -35,6 +35,8 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     scale: async () => (await import('./scale.ts')).scale({ ...speed('scale'), agents: of('scale', 'agents') }),
     replicas: async () => (await import('./replicas.ts')).replicas(speed('replicas')),
     fsync: async () => (await import('./fsync.ts')).fsync(speed('fsync')),
+    'counted-state': async () =>
+      (await import('./counted-state.ts')).countedState({ events: of('counted-state', 'events') }),
     memory: async () => (await import('./memory.ts')).memory({ seconds: of('memory', 'seconds') }),
     overload: async () => (await import('./overload.ts')).overload({ seconds: of('overload', 'seconds') }),
     checks: async () => (await import('./checks.ts')).checks({ tries: of('checks', 'tries') }),
