@@ -313,27 +313,27 @@ local function begin(base, op)
   return { redis.call('HGET', base .. ':k', 'from'), redis.call('HGET', base .. ':k', 'known') or '0' }
 end
 
+-- It is forgotten since it was begun, and perhaps begun again: what was read then is not what arrived before.
+local function isOther(base, op) return op.from and redis.call('HGET', base .. ':k', 'from') ~= text(op.from) end
 -- What stored rows of before say of a scope, by part.
 local function fill(base, op)
-  if redis.call('HGET', base .. ':k', 'known') == '1' then return {} end
+  if redis.call('HGET', base .. ':k', 'known') == '1' or isOther(base, op) then return {} end
   local counter = counterOf(base, op, op.scope)
   for i = 1, #op.parts, 2 do redis.call('HSET', counter.c, 'f' .. text(op.parts[i]), text(op.parts[i + 1])) end
   keep(base, counter, op, op.scope, op.shown)
   return {}
 end
 
-local function known(base)
-  redis.call('HSET', base .. ':k', 'known', '1')
+local function known(base, op)
+  if not isOther(base, op) then redis.call('HSET', base .. ':k', 'known', '1') end
   return {}
 end
 
 -- Of a Redis that went back: all of it is read from stored rows again.
 local function forget(base)
-  for _, scope in ipairs(redis.call('HKEYS', base .. ':n')) do
-    redis.call('DEL', base .. ':c:' .. scope, base .. ':a:' .. scope, base .. ':e:' .. scope)
-  end
-  redis.call('DEL', base .. ':k', base .. ':n')
-  return {}
+  local scopes = redis.call('HKEYS', base .. ':n')
+  for _, scope in ipairs(scopes) do redis.call('DEL', base .. ':c:' .. scope, base .. ':a:' .. scope, base .. ':e:' .. scope) end
+  return { text(redis.call('DEL', base .. ':k', base .. ':n')) }
 end
 
 local operations = { reserve = reserve, use = use, unuse = unuse, release = release, settle = settle, read = read, begin = begin, fill = fill, known = known, forget = forget }

@@ -135,11 +135,12 @@ export class Budgets {
     const { terms } = known;
     // What is not charged to it, since it was judged without it, arrives before its counters begin, and is in the past.
     await this.#parts.untilAnswered({ waitMs: IN_FORCE_MS });
-    const [from, isKnown] = await this.#run(account, known, { op: 'begin', life: lifeOf(terms) });
+    const [begun, isKnown] = await this.#run(account, known, { op: 'begin', life: lifeOf(terms) });
     if (isKnown === '1') return;
-    await this.#parts.untilAnswered({ fromMs: Number(from) });
+    const from = Number(begun);
+    await this.#parts.untilAnswered({ fromMs: from });
     if (!(await this.#parts.stored(account))) return;
-    const amounts = await this.#amounts(account, known, { toMs: Number(from) - 1, countedMs: Number(from) });
+    const amounts = await this.#amounts(account, known, { toMs: from - 1, countedMs: from });
     const scopes = new Map<string, { shown: string; parts: number[] }>();
     for (const { scope, shown, part, amount } of amounts) {
       const of = scopes.get(scope) ?? { shown, parts: [] };
@@ -148,8 +149,8 @@ export class Budgets {
     }
     const window = windowArgument(terms.window, Date.now());
     for (const [scope, { shown, parts }] of scopes)
-      await this.#run(account, known, { op: 'fill', ...window, scope, shown, parts, life: lifeOf(terms) });
-    await this.#run(account, known, { op: 'known' });
+      await this.#run(account, known, { op: 'fill', ...window, scope, shown, parts, life: lifeOf(terms), from });
+    await this.#run(account, known, { op: 'known', from });
   }
 
   /** By scope, in the window that ends now. */

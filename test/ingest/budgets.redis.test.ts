@@ -127,6 +127,11 @@ t.test('what was before is read once, and what comes meanwhile is counted', asyn
   await ask(one, of, { op: 'known' });
   t.same(await stateOf(one, of), { spent: 23, reserved: 0 }, 'that of before from the rows, that of after by itself');
   t.match(await ask(one, of, reserving('evt-1', 77)), ['yes', '77', '0']);
+  await ask(one, of, { op: 'forget' });
+  await ask(one, of, { op: 'fill', ...scoped, parts, from: Number(from) });
+  await ask(one, of, { op: 'known', from: Number(from) });
+  t.match(await ask(one, of, reserving('evt-2', 1)), ['unknown'], 'who was at it when it was forgotten does nothing');
+  t.same(await stateOf(one, of), { spent: 0, reserved: 0 });
 });
 
 t.test('a front whose clock jumps: what is charged is what its rows say, as long as they say it', async (t) => {

@@ -65,8 +65,8 @@ export type Settle = Scoped & {
   place: readonly [number, number, number];
 };
 type ReadSpend = WindowArgument & { op: 'read'; scope?: string; most: number };
-/** `parts`: number and amount in turn. */
-type Fill = Scoped & { op: 'fill'; parts: readonly number[] };
+/** `parts`: number and amount in turn. `from`: what `begin` answered; nothing is done where it was forgotten since. */
+type Fill = Scoped & { op: 'fill'; parts: readonly number[]; from?: number };
 export type SpendOperation =
   | Reserve
   | Use
@@ -76,7 +76,7 @@ export type SpendOperation =
   | ReadSpend
   | Fill
   | { op: 'begin'; life: number }
-  | { op: 'known' }
+  | { op: 'known'; from?: number }
   | { op: 'forget' };
 
 export type SpendRequest = { of: SpendOf; operation: SpendOperation };
