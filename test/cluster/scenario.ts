@@ -5,8 +5,10 @@ import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
+import { HttpClient } from '../../bench/http-client.ts';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import type { RedisAddress } from '../../src/redis/client.ts';
+import { type Fate, OverTime } from '../faults/over-time.ts';
 import { type Environment, launchService, makeDataDir, spawnCli, type TestService } from '../support/service.ts';
 
 /** Their events lie in all eight partitions. */
@@ -16,12 +18,13 @@ const BATCH_CLIENTS = 4;
 const SINGLE_CLIENTS = 4;
 /** An account has 200. */
 const POLICIES_MAX = 150;
+const OVER_TIME_CONNECTIONS = 8;
 const CALL_MS_MAX = 15_000;
 /** Two cores share the load, the comparison and the verification of chains. */
 const QUIET_MS_MAX = 240_000;
 
-/** `env`: of the service; the addresses of Redis among them, where it is not the embedded one. */
-export async function startScenario(t: Test, env: Environment): Promise<Scenario> {
+/** `env`: of the service; where Redis is, if it is not the embedded one. `isOverTime`: with sequences and budgets. */
+export async function startScenario(t: Test, env: Environment, isOverTime = true): Promise<Scenario> {
   const dataDir = await makeDataDir();
   const shared = { GATEHOUSE_LOG_LEVEL: 'info', ...env };
   const service = await launchService({ dataDir, env: { ...shared, GATEHOUSE_FRONTS: '2' } });
@@ -41,7 +44,7 @@ export async function startScenario(t: Test, env: Environment): Promise<Scenario
     await service.stop();
     await rm(dataDir, { recursive: true, force: true });
   });
-  const scenario = new Scenario(service, clickhouseUrl);
+  const scenario = new Scenario(service, clickhouseUrl, isOverTime);
   await scenario.prepare();
   return scenario;
 }
@@ -63,12 +66,19 @@ export class Scenario {
   readonly records = new Map<string, string>();
   /** Answers by their status, `0`: none; of 503 with what they said of `recorded`. */
   readonly answers = new Map<string, number>();
+  readonly #client: HttpClient;
+  readonly #overTime: OverTime | undefined;
   #isOver = false;
   #clients: Promise<void>[] = [];
 
-  constructor(service: TestService, clickhouseUrl: string) {
+  constructor(service: TestService, clickhouseUrl: string, isOverTime: boolean) {
     this.service = service;
     this.#clickhouse = new ClickHouse({ url: clickhouseUrl, database: 'gatehouse', queryTimeoutSeconds: 60 });
+    this.#client = new HttpClient({ url: service.url, key: service.key, connections: OVER_TIME_CONNECTIONS });
+    const note = (fate: Fate, _marker: string, id: string) => {
+      if (fate === 'acknowledged') this.events.add(id);
+    };
+    this.#overTime = isOverTime ? new OverTime(this.#client, note) : undefined;
   }
 
   async prepare(): Promise<void> {
@@ -76,6 +86,7 @@ export class Scenario {
       const { json } = await this.call('POST', '/v1/agents', { name: `agent-${i}` });
       this.#agents.push(String(json!['id']));
     }
+    await this.#overTime?.prepare();
   }
 
   /** `ms`: after which the client gives up. */
@@ -98,7 +109,8 @@ export class Scenario {
     this.#isOver = false;
     const batches = Array.from({ length: BATCH_CLIENTS }, (_, i) => this.#send(i, BATCH));
     const singles = Array.from({ length: SINGLE_CLIENTS }, (_, i) => this.#send(i + BATCH_CLIENTS, 1));
-    this.#clients = [...batches, ...singles, this.#changeRegistry()];
+    const overTime = this.#overTime?.run(() => this.#isOver) ?? Promise.resolve();
+    this.#clients = [...batches, ...singles, overTime, this.#changeRegistry()];
   }
 
   async stop(): Promise<void> {
@@ -109,7 +121,7 @@ export class Scenario {
   async #send(first: number, size: number): Promise<void> {
     for (let n = first; !this.#isOver; n++) {
       const agent = this.#agents[n % AGENTS]!;
-      const events = Array.from({ length: size }, () => ({ type: 'prompt', payload: { text: `event ${n}` } }));
+      const events = Array.from({ length: size }, () => ({ type: 'custom', payload: { text: `event ${n}` } }));
       const path = `/v1/agents/${agent}/events${size === 1 ? '' : '/batch'}`;
       const answer = await this.call('POST', path, size === 1 ? events[0] : { events });
       this.#count(answer);
@@ -153,7 +165,7 @@ export class Scenario {
     const startedMs = performance.now();
     const calls: [path: string, body: object][] = this.#agents.map((agent) => [
       `/v1/agents/${agent}/events`,
-      { type: 'prompt', payload: {} },
+      { type: 'custom', payload: {} },
     ]);
     calls.push(['/v1/agents', { name: `back-${randomBytes(6).toString('hex')}` }]);
     const untilTaken = async ([path, body]: [path: string, body: object]) => {
@@ -199,10 +211,22 @@ export class Scenario {
     return { missing, twice: rows.reduce((sum, { n }) => sum + n - 1, 0) };
   }
 
-  /** Verifies the audit chain, once nothing is on its way. */
+  /** What sequences and budgets have done wrong; undefined: there are none. */
+  async overTime(): Promise<{ matched: number; charged: number; wrong: string[] } | undefined> {
+    const found = await this.#overTime?.verify();
+    this.#client.close();
+    return found;
+  }
+
+  /** Verifies the audit chain, once nothing is on its way; in parts, where one request has no time for all of it. */
   async verify(): Promise<Record<string, unknown>> {
+    let path = '/v1/audit-logs/verify';
     for (const untilMs = performance.now() + QUIET_MS_MAX; ; ) {
-      const { status, json } = await this.call('GET', '/v1/audit-logs/verify', undefined, 60_000);
+      const { status, json } = await this.call('GET', path, undefined, 60_000);
+      if (json?.['truncated'] === true && json['faults'] === 0) {
+        path = `/v1/audit-logs/verify?from=${encodeURIComponent(String(json['continue_from']))}`;
+        continue;
+      }
       const isQuiet = status === 200 && json!['unsettled'] === 0;
       if (isQuiet || performance.now() > untilMs) return json ?? { status };
       await sleep(1_000);

@@ -1,10 +1,13 @@
-// Sequences and budgets among the kills (of mixed-kills.ts). Some clients do what their policies are about:
+// Sequences and budgets among kills (mixed-kills.ts) and failovers (test/cluster). Some clients do what their policies
+// are about:
 //   a step, then what must not come behind it, each in a trace of its own: never a match too few after an answer
 //   a prompt, then its completion: what was acknowledged is charged once, and what is counted is what is stored
 // Failure: what does not hold is said in words; a request without an answer may have been done or not.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { HttpClient } from '../../bench/http-client.ts';
 
+/** Called with what became of each event, by the marker in its payload; `id`: where it was acknowledged. */
+type Note = (fate: Fate, marker: string, id: string) => void;
 export type Fate = 'acknowledged' | 'refused' | 'unknown';
 type Outcome = { fate: Fate; id: string; outcome: string };
 type Sent = { type: string; trace_id?: string; payload: object };
@@ -17,17 +20,18 @@ const SETTLED_MS_MAX = 300_000;
 
 export class OverTime {
   readonly #client: HttpClient;
-  readonly #note: (fate: Fate, marker: string) => void;
+  readonly #note: Note;
   readonly #agents: string[] = [];
   #budget = '';
   readonly #wrong: string[] = [];
+  /** Over all runs: each has traces of its own. */
+  #round = 0;
   #matched = 0;
   /** Tokens of completions. */
   #charged = 0;
   #perhaps = 0;
 
-  /** `note`: called with what became of each event, by the marker in its payload. */
-  constructor(client: HttpClient, note: (fate: Fate, marker: string) => void) {
+  constructor(client: HttpClient, note: Note) {
     this.#client = client;
     this.#note = note;
   }
@@ -80,7 +84,8 @@ export class OverTime {
   }
 
   async #work(number: number, isOver: () => boolean): Promise<void> {
-    for (let round = 0; !isOver(); round++) {
+    while (!isOver()) {
+      const round = this.#round++;
       const trace_id = `over-time-${number}-${round}`;
       const marker = (what: string) => `${what}-${trace_id}`;
       const call = (tool: string) => ({ type: 'tool_call', trace_id, payload: { tool } });
@@ -110,7 +115,7 @@ export class OverTime {
       ({ status, body }) => outcomeOf(status, body),
       (error: NodeJS.ErrnoException): Outcome => nothing(error.code === 'ECONNREFUSED' ? 'refused' : 'unknown'),
     );
-    this.#note(found.fate, marker);
+    this.#note(found.fate, marker, found.id);
     return found;
   }
 
