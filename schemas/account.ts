@@ -2,6 +2,7 @@
 // Request limits and quotas are shown to them and not set: a key must not raise its own limit. They are the operators',
 // by the command line or with a key of theirs (AdminAccountPatch).
 import Type from 'typebox';
+import { ACCOUNT_STATUSES } from './closed-sets.ts';
 import { Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { Quotas, QuotasPatch } from './quota.ts';
@@ -47,6 +48,10 @@ const OrDefault = Type.Union([Type.Number(), Type.Null()]);
 export const Account = Type.Object({
   id: about(Type.String(), 'Id of the account.', exampleId('acc')),
   name: about(Type.String(), 'Name of the account, as the operators gave it.', 'default'),
+  status: about(
+    Type.Enum([...ACCOUNT_STATUSES]),
+    '`suspended`: an operator has shut it; every call with a key of it is 403 `account_suspended`.',
+  ),
   /** For agents without `heartbeat_seconds` of their own; null: 300. */
   agent_down_seconds: about(
     AgentDownSeconds,
@@ -110,6 +115,13 @@ export type AdminAccountCreate = Type.Static<typeof AdminAccountCreate>;
 export const AdminAccountPatch = Type.Object(
   {
     ...AccountPatch.properties,
+    status: Type.Optional(
+      about(
+        Type.Enum([...ACCOUNT_STATUSES]),
+        '`suspended`: every call with a key, a session or a connection of it is refused; what is stored stays. `active`: all of them are as they were. Left out: as it is.',
+        'suspended',
+      ),
+    ),
     request_limit: Type.Optional(
       about(
         Type.Union([RequestLimit, Type.Null()]),

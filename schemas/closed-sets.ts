@@ -37,6 +37,9 @@ export const FRAMEWORKS = [
 export const STATUSES = ['active', 'inactive'] as const;
 export type Status = (typeof STATUSES)[number];
 
+export const ACCOUNT_STATUSES = ['active', 'suspended'] as const;
+export type AccountStatus = (typeof ACCOUNT_STATUSES)[number];
+
 export const SEVERITIES = ['low', 'medium', 'high', 'critical'] as const;
 export type Severity = (typeof SEVERITIES)[number];
 

@@ -28,6 +28,10 @@ export const ERRORS = {
     status: 403,
     when: 'the key is valid, but its scope is too low, it lacks the permission, or it is bound to an agent and this concerns the whole account',
   },
+  account_suspended: {
+    status: 403,
+    when: 'those who run the service have suspended the account of the key, or of the session',
+  },
   cross_site_request: {
     status: 403,
     when: "a call with a session's cookie that changes something, from a page of another origin or without `Gatehouse-Client`",

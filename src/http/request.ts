@@ -19,7 +19,7 @@ import { parseJson } from '../ingest/json.ts';
 import type { JudgedEvent } from '../otlp/gateway-trace.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
-import { type Authenticator, invalidToken, rightsFor } from './admission/authenticate.ts';
+import { type Authenticator, authorize, invalidToken, rightsFor } from './admission/authenticate.ts';
 import type { BrowserSessions } from './admission/browser-sessions.ts';
 import type { CallerAddresses } from './admission/caller-address.ts';
 import type { WebhookHead } from './admission/webhook-signature.ts';
@@ -170,26 +170,27 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   async isStillAllowed(): Promise<boolean> {
-    const { entry, head, principal, secret } = this;
-    // The keys of operators are those that the process began with.
-    if (!entry.takesKeys) return true;
-    const nowMs = Date.now();
     try {
-      const now = await (secret === undefined
-        ? this.#authenticator.principalOf(head.authorization, nowMs)
-        : this.#authenticator.ofSession(secret, nowMs, { isUse: false }));
-      // Of a Redis that was put back a key may be another one's now.
-      const isSame = now.keyId === principal.keyId && now.agentId === principal.agentId;
-      return isSame && (now.rights & entry.rights) === entry.rights;
+      await this.keepAllowed();
+      return true;
     } catch (error) {
-      if (error instanceof ServiceError && error.status === 401) return false;
+      if (error instanceof ServiceError && (error.status === 401 || error.status === 403)) return false;
       throw error;
     }
   }
 
-  /** Throws ServiceError invalid_token, unavailable. */
+  /** Throws ServiceError invalid_token, account_suspended, insufficient_scope, unavailable. */
   async keepAllowed(): Promise<void> {
-    if (!(await this.isStillAllowed())) throw invalidToken();
+    const { entry, head, principal, secret } = this;
+    // The keys of operators are those that the process began with.
+    if (!entry.takesKeys) return;
+    const nowMs = Date.now();
+    const now = await (secret === undefined
+      ? this.#authenticator.principalOf(head.authorization, nowMs)
+      : this.#authenticator.ofSession(secret, nowMs, { isUse: false }));
+    // Of a Redis that was put back a key may be another one's now.
+    if (now.keyId !== principal.keyId || now.agentId !== principal.agentId) throw invalidToken();
+    authorize(now, entry.rights, entry.route);
   }
 
   get isSecure(): boolean {

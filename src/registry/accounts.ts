@@ -5,6 +5,7 @@
 // Invariant: a name leads to one account, an account is made once however many processes start at once, and its first
 // key's text is known to the one caller that made it.
 import type { Account, AdminAccountPatch } from '../../schemas/account.ts';
+import type { AccountStatus } from '../../schemas/closed-sets.ts';
 import type { Hold } from '../../schemas/hold.ts';
 import { NO_QUOTAS, type Quotas } from '../../schemas/quota.ts';
 import type { OwnRetention } from '../../schemas/retention.ts';
@@ -25,6 +26,8 @@ import type { Actor } from './principal.ts';
 export type AccountRecord = {
   id: string;
   name: string;
+  /** Lacking: active. */
+  status?: AccountStatus;
   /** Requests per second and burst of each of its keys; null: as the settings say. */
   request_limit: { per_second: number; burst: number } | null;
   /** Seconds for which its agents may be silent; null: the default. */
@@ -330,6 +333,7 @@ function shown(record: AccountRecord): Account {
   return {
     id,
     name,
+    status: record.status ?? 'active',
     agent_down_seconds,
     requests_per_second: request_limit?.per_second ?? null,
     requests_burst: request_limit?.burst ?? null,

@@ -303,10 +303,10 @@ export class RegistryCache {
       Promise.all([this.#reads.hget(connections, id), this.#reads.hget(accounts, account)]),
     );
     if (text === null || accountText === null) return null;
-    const { request_limit: limit, quotas } = JSON.parse(accountText) as AccountRecord;
+    const { status, request_limit: limit, quotas } = JSON.parse(accountText) as AccountRecord;
     const rights = { scope: 'write', permissions: ['submit'], agentId: null } as const;
     const principal: Principal = {
-      ...{ account, keyId: id, ...rights, registersAgents: true, rights: rightsOf(rights) },
+      ...{ account, keyId: id, ...rights, registersAgents: true, rights: rightsOf(rights, status) },
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
       ...{ quotas: quotasOf(quotas), expiresAtMs: null, sessionId: null },
     };
@@ -324,7 +324,7 @@ export class RegistryCache {
       return null;
     }
     const record = JSON.parse(keyText) as ApiKeyRecord;
-    const { request_limit: limit, quotas } = JSON.parse(accountText) as AccountRecord;
+    const { status, request_limit: limit, quotas } = JSON.parse(accountText) as AccountRecord;
     const { scope } = record;
     const permissions = record.permissions ?? PERMISSIONS_OF[scope];
     const agentId = record.agent_id ?? null;
@@ -335,7 +335,7 @@ export class RegistryCache {
       permissions,
       agentId,
       registersAgents: record.registers_agents ?? true,
-      rights: rightsOf({ scope, permissions, agentId }),
+      rights: rightsOf({ scope, permissions, agentId }, status),
       expiresAtMs: record.expires_at === null ? null : Date.parse(record.expires_at),
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
       quotas: quotasOf(quotas),

@@ -3,7 +3,7 @@
 // Invariant: `account` and `agentId` come from the key alone, never from what a caller says. What a key may is one
 // number, made with the principal, so that the check on the path of an event is one comparison of bits.
 
-import type { Permission, Scope } from '../../schemas/closed-sets.ts';
+import type { AccountStatus, Permission, Scope } from '../../schemas/closed-sets.ts';
 import type { Quotas } from '../../schemas/quota.ts';
 import { ServiceError } from '../common/errors.ts';
 import { BOUND_SHARE_MAX } from '../common/limits.ts';
@@ -13,9 +13,9 @@ export type RequestLimit = { perSecond: number; burst: number };
 
 /**
  * A bit each. `admin`: keys and account settings. `account`: what concerns all agents, which a key bound to one may
- * not.
+ * not. `active`: whatever needs a key; a suspended account's keys do not have it.
  */
-export const RIGHTS = { submit: 1, read: 2, decide: 4, configure: 8, admin: 16, account: 32 } as const;
+export const RIGHTS = { submit: 1, read: 2, decide: 4, configure: 8, admin: 16, account: 32, active: 64 } as const;
 
 /** What a scope allows without `permissions`: the contract's meaning. */
 export const PERMISSIONS_OF: Record<Scope, readonly Permission[]> = {
@@ -33,7 +33,7 @@ export type Principal = {
   agentId: string | null;
   /** May a call name an agent that is not there yet, which is then registered? */
   registersAgents: boolean;
-  /** Sum of RIGHTS; follows from the three above. */
+  /** Sum of RIGHTS; follows from the three above, and from whether the account is suspended. */
   rights: number;
   expiresAtMs: number | null;
   /** null: the limit of the settings. */
@@ -44,12 +44,12 @@ export type Principal = {
   sessionId: string | null;
 };
 
-export function rightsOf({
-  scope,
-  permissions,
-  agentId,
-}: Pick<Principal, 'scope' | 'permissions' | 'agentId'>): number {
+export function rightsOf(
+  { scope, permissions, agentId }: Pick<Principal, 'scope' | 'permissions' | 'agentId'>,
+  status: AccountStatus = 'active',
+): number {
   let rights = agentId === null ? RIGHTS.account : 0;
+  if (status === 'active') rights |= RIGHTS.active;
   if (scope === 'admin') rights |= RIGHTS.admin;
   for (const permission of permissions) rights |= RIGHTS[permission];
   return rights;

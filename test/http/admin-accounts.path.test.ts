@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { mintId } from '../../src/common/ids.ts';
 import { Api } from '../support/api.ts';
+import { OwnTime } from '../support/own-time.ts';
 import { startService } from '../support/service.ts';
 
 const newKey = () => `gop_${randomBytes(24).toString('hex')}`;
@@ -90,6 +91,7 @@ t.test('limits, quotas and retention are set, each alone, and are in force', asy
   });
   const bad: [unknown, string][] = [
     [{}, ''],
+    [{ status: 'gone' }, '/status'],
     [{ quotas: { thoughts: 1 } }, '/quotas'],
     [{ quotas: { keys: 0 } }, '/quotas'],
     [{ quotas: { events: { per_second: 1 } } }, '/quotas'],
@@ -103,6 +105,60 @@ t.test('limits, quotas and retention are set, each alone, and are in force', asy
     t.ok(json.error.details[0].path.startsWith(path), JSON.stringify(json.error));
   }
   t.equal((await bob.patch(`${ACCOUNTS}/${mintId('account', 1)}`, { quotas: null })).status, 404);
+});
+
+t.test('a suspended account is refused on every front within a second, and let in again as it was', async (t) => {
+  const { id } = (await alice.post(ACCOUNTS, { name: 'late payer' })).json;
+  const theirs = own.as((await alice.post(`${ACCOUNTS}/${id}/api-keys`, { label: 'k', scope: 'admin' })).json.key);
+  const { key, id: keyId } = (await theirs.post('/v1/api-keys', { label: 'reads', scope: 'read' })).json;
+  const reader = own.as(key);
+  const agent = (await theirs.post('/v1/agents', { name: 'bot' })).json.id as string;
+  const browser = { key: null, headers: { 'Sec-Fetch-Site': 'same-origin', 'Gatehouse-Client': 'test' } };
+  const signIn = () => own.call('POST', '/v1/session', { ...browser, body: { key } });
+  const cookie = (await signIn()).headers.getSetCookie()[0]!.split(';')[0]!;
+  const bySession = () => own.get('/v1/agents', { key: null, headers: { ...browser.headers, cookie } });
+  const event = () => theirs.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} });
+  const calls = [event, signIn, bySession, () => theirs.get('/v1/account'), () => reader.get('/v1/session')];
+  const statuses = async () => {
+    // Each several times, so that both fronts are asked.
+    const answers = await Promise.all(calls.flatMap((call) => [call(), call(), call(), call()]));
+    return [...new Set(answers.map(({ status, json }) => `${Math.floor(status / 100)}xx ${json.error?.code ?? ''}`))];
+  };
+  t.same(await statuses(), ['2xx '], 'they are taken');
+  const follower = await fetch(`${own.url}/v1/stream?topics=events`, { headers: { authorization: `Bearer ${key}` } });
+  await theirs.until(event, ({ status }) => status === 201);
+
+  t.match(await bob.patch(`${ACCOUNTS}/${id}`, { status: 'suspended' }), {
+    status: 200,
+    json: { status: 'suspended' },
+  });
+  const time = new OwnTime();
+  while ((await statuses()).join() !== '4xx account_suspended') if (time.ms > 10_000) break;
+  t.ok(time.stop() < 1_000, `refused everywhere after ${time.ms} ms`);
+  t.match(await event(), {
+    status: 403,
+    json: { error: { code: 'account_suspended', message: /suspended by those/ } },
+  });
+  t.equal(
+    await follower.text().then(
+      () => 'ended',
+      () => 'ended',
+    ),
+    'ended',
+    'and what followed live follows no more',
+  );
+  t.equal((await own.get('/v1/account')).status, 200, 'other accounts are not touched');
+  t.match((await alice.get(`${ACCOUNTS}/${id}`)).json, { status: 'suspended', keys: 2, agents: 1 });
+  t.equal((await alice.delete(`${ACCOUNTS}/${id}/api-keys/${keyId}`)).status, 204, 'an operator still works on it');
+
+  t.match((await alice.patch(`${ACCOUNTS}/${id}`, { status: 'active' })).json, { status: 'active' });
+  const again = await theirs.until(event, ({ status }) => status === 201);
+  t.equal(again.status, 201, 'the same key is taken again');
+  const entries = (await theirs.get('/v1/audit-logs?action=account.updated')).json.logs;
+  t.match(entries, [
+    { actor: 'operator:alice@example.com', details: { changed: ['status'], after: { status: 'active' } } },
+    { actor: 'operator:bob', details: { before: { status: 'active' }, after: { status: 'suspended' } } },
+  ]);
 });
 
 t.test('each change is in the audit log of the account, with who made it', async (t) => {

@@ -458,7 +458,7 @@ export interface components {
          * @description What went wrong, for programs. The set is closed within `/v1`.
          * @enum {string}
          */
-        ErrorCode: "malformed_json" | "validation_failed" | "invalid_token" | "other_session" | "insufficient_scope" | "cross_site_request" | "own_request" | "not_found" | "method_not_allowed" | "name_taken" | "request_timeout" | "agent_inactive" | "already_decided" | "last_admin_key" | "on_hold" | "check_in_use" | "backtest_running" | "idempotency_conflict" | "idempotency_in_progress" | "not_redeliverable" | "revision_conflict" | "length_required" | "payload_too_large" | "headers_too_large" | "unsupported_media_type" | "rate_limited" | "quota_exceeded" | "internal" | "unavailable";
+        ErrorCode: "malformed_json" | "validation_failed" | "invalid_token" | "other_session" | "insufficient_scope" | "account_suspended" | "cross_site_request" | "own_request" | "not_found" | "method_not_allowed" | "name_taken" | "request_timeout" | "agent_inactive" | "already_decided" | "last_admin_key" | "on_hold" | "check_in_use" | "backtest_running" | "idempotency_conflict" | "idempotency_in_progress" | "not_redeliverable" | "revision_conflict" | "length_required" | "payload_too_large" | "headers_too_large" | "unsupported_media_type" | "rate_limited" | "quota_exceeded" | "internal" | "unavailable";
         /** @description One thing that is wrong. */
         ErrorDetail: {
             /**

@@ -224,6 +224,7 @@ export class Admission {
     const refusal = this.#parts.refusal(true);
     if (refusal !== undefined) throw refusal;
     const admit = ({ record, principal }: CachedConnection) => {
+      authorize(principal, request.entry.rights, request.entry.route);
       this.#parts.connectionUses.note(principal.account, record.id, Date.now());
       if (record.secrets.length === 0) throw noSecret();
       if (head.webhook === undefined || !isTimely(head.webhook, Date.now())) throw notSigned();

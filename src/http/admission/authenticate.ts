@@ -75,12 +75,15 @@ type Needs = { needs: Need | 'operator' | null; besides?: Permission | undefined
 /** What a key must have to come in here: the sum of RIGHTS, made once for a route. */
 export function rightsFor({ needs, besides, bound }: Needs & { bound?: unknown }): number {
   const own = needs === null || needs === 'any' || needs === 'operator' ? 0 : RIGHTS[needs];
-  return own | (besides === undefined ? 0 : RIGHTS[besides]) | (bound === 'refused' ? RIGHTS.account : 0);
+  return (
+    RIGHTS.active | own | (besides === undefined ? 0 : RIGHTS[besides]) | (bound === 'refused' ? RIGHTS.account : 0)
+  );
 }
 
-/** `rights`: `rightsFor` the route. Throws ServiceError insufficient_scope. */
+/** `rights`: `rightsFor` the route. Throws ServiceError account_suspended, insufficient_scope. */
 export function authorize(principal: Principal, rights: number, route: Needs): void {
   if ((principal.rights & rights) === rights) return;
+  if ((principal.rights & RIGHTS.active) === 0) throw new ServiceError('account_suspended', SUSPENDED);
   throw new ServiceError('insufficient_scope', whatIsMissing(principal, rights & ~principal.rights, route));
 }
 
@@ -91,6 +94,9 @@ function whatIsMissing({ scope, permissions, agentId }: Principal, missing: numb
   const permission = besides !== undefined && (missing & ~RIGHTS.account) === RIGHTS[besides] ? besides : needs;
   return `This needs the permission ${permission}; this key has the scope ${scope} with ${permissions.join(', ')}.`;
 }
+
+const SUSPENDED =
+  'The account is suspended by those who run the service: no call with a key of it is taken until they let it in again.';
 
 /** undefined: continue. */
 export function admit(limiter: Pick<RequestLimiter, 'admit'>, principal: Principal): undefined | Promise<void> {

@@ -3,13 +3,14 @@
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
 import { isId } from '../../common/ids.ts';
-import { admit } from '../admission/authenticate.ts';
+import { admit, authorize, rightsFor } from '../admission/authenticate.ts';
 import { CLEARED_COOKIES, sessionCookie } from '../admission/browser-sessions.ts';
 import { openPage } from '../answers/cursor.ts';
 import { json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
 import { paging, RESOURCE_PAGE } from '../reading/query.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
 
+const SIGNING_IN = rightsFor({ needs: 'any' });
 const SIGNED_OUT: Reply = { ...NO_CONTENT, headers: { 'Set-Cookie': CLEARED_COOKIES } };
 
 export const sessionRoutes: Route[] = [
@@ -25,12 +26,20 @@ export const sessionRoutes: Route[] = [
       description:
         'Exchanges a key for a cookie that pages of this origin are then known by. Calls with the cookie may what the key may; those that change something must come from such a page and carry the header `Gatehouse-Client`, with any value. The session ends with its key, after 12 hours without a call, and after 7 days. A key has at most 10 sessions: one more ends its oldest. Signing in counts in the request limit of the key, and an address may do it 20 times a second.',
       answers: { 201: { description: 'The session; its cookie is in `Set-Cookie`', schema: Session } },
-      errors: ['invalid_token', 'cross_site_request', 'validation_failed', 'rate_limited', 'unavailable'],
+      errors: [
+        'invalid_token',
+        'account_suspended',
+        'cross_site_request',
+        'validation_failed',
+        'rate_limited',
+        'unavailable',
+      ],
       bodyExample: { key: 'gth_6sGm8oY3kQzT1vBnX4hRdC7wLpF2jEaU9tKiN5yM' },
     },
     async handle(call, { authenticator, limiter, registry }) {
       const { body, isSecure } = call;
       const principal = await authenticator.principalOf(`Bearer ${body.key}`, Date.now());
+      authorize(principal, SIGNING_IN, { needs: 'any' });
       await admit(limiter, principal);
       const { session, secret, expiresAt } = await registry.sessions.create(principal, call.actorAs(principal));
       const seconds = Math.max(1, Math.floor((Date.parse(expiresAt) - Date.now()) / 1000));

@@ -396,7 +396,7 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   };
   if (one.needs !== null) add('validation_failed', 'invalid_token', 'rate_limited', 'unavailable', 'payload_too_large');
   if (one.needs !== null && one.needs !== 'operator') {
-    add('other_session', 'insufficient_scope');
+    add('other_session', 'insufficient_scope', 'account_suspended');
     if (one.method !== 'GET') add('cross_site_request');
   }
   if (one.conditional) add('revision_conflict');
