@@ -44,7 +44,7 @@ const OWN: Record<string, readonly string[]> = {
     ...['src/audit/daily-verification.ts', 'src/audit/gap-note.ts', 'src/audit/key-successions.ts'],
     'src/audit/verification-job.ts',
     ...['src/backup/backup-manifest.ts', 'src/chdb-server/frozen-copy.ts'],
-    'src/commands/backup-commands.ts',
+    ...['src/backup/stored-backup.ts', 'src/commands/stored-backup-commands.ts'],
     ...[
       'src/streams/consume.ts',
       'src/streams/dead-letters.ts',

@@ -37,7 +37,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\/|^src\/streams\/lease\.ts$/],
   [/^src\/mcp\//, /^clients\/typescript\/src\//],
   [/^src\/embedded\//, /^src\/chdb-server\//],
-  [/^src\/backup\//, /^(schemas|src\/redis|src\/embedded|src\/chdb-server|clickhouse)\//],
+  [/^src\/backup\//, /^(schemas|src\/redis|src\/egress|src\/embedded|src\/chdb-server|clickhouse)\//],
   [/^src\/stores\//, /^(schemas|src\/redis|src\/registry|clickhouse)\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
   [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|clickhouse|pipelines)\//],
@@ -78,10 +78,10 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   schemas: 6_000,
   scripts: 1_700,
   'src/audit': 2_600,
-  'src/backup': 500,
+  'src/backup': 750,
   'src/chdb-server': 1_500,
   'src/checks': 630,
-  'src/commands': 2_100,
+  'src/commands': 2_200,
   'src/common': 4_600,
   'src/egress': 740,
   'src/embedded': 2_300,
@@ -97,8 +97,8 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/redis': 3_300,
   'src/registry': 9_000,
   'src/stores': 700,
-  'src/streams': 2_700,
-  test: 77_300,
+  'src/streams': 2_760,
+  test: 77_450,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

@@ -7,6 +7,8 @@ import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { UserFacingError } from '../common/user-facing-error.ts';
+import { readAsset } from '../process/assets.ts';
+import type { Config } from '../process/config.ts';
 
 export class BackupError extends UserFacingError {
   override name = 'BackupError';
@@ -35,6 +37,17 @@ export type BackupManifest = {
   files: BackedUpFile[];
 };
 
+/** What a backup says of the service that it is of. */
+export function aboutBackup({ partitions, redisPrefix, clickhouseDatabase }: Config) {
+  const { version } = JSON.parse(readAsset('package.json')) as { version: string };
+  const settings = {
+    GATEHOUSE_PARTITIONS: partitions,
+    GATEHOUSE_REDIS_PREFIX: redisPrefix,
+    GATEHOUSE_CLICKHOUSE_DATABASE: clickhouseDatabase,
+  };
+  return { version, settings };
+}
+
 const MANIFEST = 'manifest.json';
 const SUM = 'manifest.sha256';
 /** Folders of backups are named by their moment: the newest is the last. */
@@ -44,11 +57,15 @@ export function backupName(moment: string): string {
   return moment.replaceAll(':', '-');
 }
 
+export function isBackupName(name: string): boolean {
+  return NAME.test(name);
+}
+
 /** Backups that ended well, the oldest first. */
 export function backupsIn(folder: string): string[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder)
-    .filter((name) => NAME.test(name) && isBackup(path.join(folder, name)))
+    .filter((name) => isBackupName(name) && isBackup(path.join(folder, name)))
     .sort()
     .map((name) => path.join(folder, name));
 }
@@ -75,12 +92,12 @@ export function readManifest(folder: string): BackupManifest {
   return manifest;
 }
 
-/** The sentence of every file whose bytes are not those that were written. */
-export function altered(file: string): BackupError {
-  return new BackupError(`${file} is damaged or was altered: its SHA-256 is another one. Take another backup`);
+/** The sentence of every file whose bytes are not those that were written, as `by` shows. */
+export function altered(file: string, by = 'SHA-256'): BackupError {
+  return new BackupError(`${file} is damaged or was altered: its ${by} is another one. Take another backup`);
 }
 
-function sumOf(text: string): string {
+export function sumOf(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 

@@ -35,7 +35,7 @@ type EmbeddedBackupOptions = {
 const PAUSE_MS = 4_000;
 const FROZEN = 'gatehouse_backup_';
 /** What the data folder holds beside the stores: keys, and mails that wait. */
-const SMALL_FILES = /^(?:admin-key(?:\.\d+)?|audit-signing-key\.pem)$/;
+export const KEY_FILES = /^(?:admin-key(?:\.\d+)?|audit-signing-key\.pem)$/;
 const OUTBOX = 'outbox';
 
 export async function backUpEmbedded(options: EmbeddedBackupOptions): Promise<BackupResult> {
@@ -113,7 +113,7 @@ function smallFiles(dataDir: string): string[] {
   const outbox = path.join(dataDir, OUTBOX);
   const mails = existsSync(outbox) ? readdirSync(outbox) : [];
   return [
-    ...readdirSync(dataDir).filter((name) => SMALL_FILES.test(name)),
+    ...readdirSync(dataDir).filter((name) => KEY_FILES.test(name)),
     ...mails.map((name) => path.join(OUTBOX, name)).filter((name) => statSync(path.join(dataDir, name)).isFile()),
   ];
 }

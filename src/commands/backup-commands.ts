@@ -1,15 +1,15 @@
 // `gatehouse backup DIR` and `gatehouse restore DIR`: the whole of a data folder as it was at one moment, taken while
-// the service runs, and made into a data folder again.
+// the service runs, and made into a data folder again (s3://: stored-backup-commands.ts).
 // Invariant: a backup is there whole or not at all; a restore writes into an empty data folder alone.
 // Failure: one sentence. The time of the last backup that ended well is noted in Redis, for /metrics.
 import { mkdirSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { BackupError, backupsIn, isBackup, readManifest } from '../backup/backup-manifest.ts';
+import { aboutBackup, BackupError, backupsIn, isBackup, readManifest } from '../backup/backup-manifest.ts';
 import { backUpEmbedded } from '../backup/embedded-backup.ts';
 import { restoreFiles } from '../backup/restore-files.ts';
+import { isS3Place } from '../backup/s3-storage.ts';
 import { takeFileLock } from '../embedded/file-lock.ts';
 import { StateDir } from '../embedded/state-dir.ts';
-import { readAsset } from '../process/assets.ts';
 import { makeClickHouse } from '../processes/clients.ts';
 import { type Command, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
@@ -18,8 +18,13 @@ const KEPT_MAX = 10_000;
 
 export const backup: Command = async (context) => {
   const { config, args, options, print } = context;
+  if (isS3Place(args[0]!)) return (await import('./stored-backup-commands.ts')).backupToS3(context);
   if (config.redisUrl !== undefined || config.clickhouseUrl !== undefined)
-    throw new UsageError('stores of your own are backed up by their own means (docs/backup.md)');
+    throw new UsageError(
+      `stores of your own are backed up to s3://BUCKET/PREFIX: ${args[0]} is out of ClickHouse's reach (docs/backup.md)`,
+    );
+  if (options['full'] === true)
+    throw new UsageError('--full is for s3://BUCKET/PREFIX: in a folder each backup is whole');
   const kept =
     options['keep'] === undefined ? undefined : wholeNumber(String(options['keep']), 'keep', { min: 1, max: KEPT_MAX });
   const to = path.resolve(args[0]!);
@@ -27,14 +32,8 @@ export const backup: Command = async (context) => {
     holdFolder(to, config.dataDir);
     const clickhouse = makeClickHouse(full);
     try {
-      const { version } = JSON.parse(readAsset('package.json')) as { version: string };
-      const settings = {
-        GATEHOUSE_PARTITIONS: full.partitions,
-        GATEHOUSE_REDIS_PREFIX: full.redisPrefix,
-        GATEHOUSE_CLICKHOUSE_DATABASE: full.clickhouseDatabase,
-      };
       const dataDir = path.resolve(config.dataDir);
-      const done = await backUpEmbedded({ to, dataDir, redis, clickhouse, about: { version, settings } });
+      const done = await backUpEmbedded({ to, dataDir, redis, clickhouse, about: aboutBackup(full) });
       const { moment } = readManifest(done.folder);
       await redis.set(keys.backupNote(), String(Date.parse(moment)));
       print(`${done.folder}`);
@@ -52,7 +51,9 @@ export const backup: Command = async (context) => {
   });
 };
 
-export const restore: Command = async ({ config, args, options, print }) => {
+export const restore: Command = async (context) => {
+  const { config, args, options, print } = context;
+  if (isS3Place(args[0]!)) return (await import('./stored-backup-commands.ts')).restoreFromS3(context);
   const given = path.resolve(args[0]!);
   const from = isBackup(given) ? given : backupsIn(given).at(-1);
   if (from === undefined) throw new BackupError(`${given} holds no backup`);

@@ -6,8 +6,8 @@ import { type Commands, isCluster } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { redisTime } from '../redis/time.ts';
 import { Accounts } from '../registry/accounts.ts';
-import { EVENT_GROUPS, JOURNAL_GROUPS, SIGNAL_GROUPS } from '../streams/groups.ts';
 import { positionOf } from '../streams/read-barrier.ts';
+import { readersOf } from '../streams/stored-so-far.ts';
 import type { Command } from './context.ts';
 import { withRedis } from './with-redis.ts';
 
@@ -43,23 +43,16 @@ async function processes({ redis, keys }: Stores): Promise<object[]> {
 }
 
 async function streams({ redis, keys }: Stores, placeOf: (key: string) => Promise<Place>): Promise<object[]> {
-  const partitions = Array.from({ length: keys.partitions }, (_, partition) => partition);
-  const all = [
-    ...partitions.map((partition) => ({ stream: keys.events(partition), groups: EVENT_GROUPS })),
-    ...partitions.map((partition) => ({ stream: keys.signals(partition), groups: SIGNAL_GROUPS })),
-    ...keys.ofShards(keys.journal).map((stream) => ({ stream, groups: JOURNAL_GROUPS })),
-  ];
-  const lines = all.flatMap(({ stream, groups }) =>
-    groups.map(async (group) => {
-      const [lease, position, place] = await Promise.all([
-        redis.get(keys.lease(stream, group)),
-        positionOf(redis, keys, stream, group),
-        placeOf(stream),
-      ]);
-      const owner = lease === null ? null : lease.slice(0, lease.lastIndexOf(':'));
-      return { stream, group, owner, behind_ms: behindMs(position), ...place };
-    }),
-  );
+  const { events, signals, journal } = readersOf(keys);
+  const lines = [...events, ...signals, ...journal].map(async ({ stream, group }) => {
+    const [lease, position, place] = await Promise.all([
+      redis.get(keys.lease(stream, group)),
+      positionOf(redis, keys, stream, group),
+      placeOf(stream),
+    ]);
+    const owner = lease === null ? null : lease.slice(0, lease.lastIndexOf(':'));
+    return { stream, group, owner, behind_ms: behindMs(position), ...place };
+  });
   return Promise.all(lines);
 }
 

@@ -4,6 +4,7 @@
 // covers what is in force; one that was put back to an earlier state is brought forward. A running service continues by
 // itself after it.
 import { existsSync } from 'node:fs';
+import type { ClickHouse } from '../../clickhouse/client.ts';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
@@ -25,6 +26,7 @@ import {
   redisReady,
   STORES_READY_MS_MAX,
 } from '../processes/clients.ts';
+import type { RegistryStore } from '../registry/commit.ts';
 import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
@@ -72,25 +74,27 @@ export const registryRestore: Command = async (context) => {
       await Promise.all([redisReady(config, redis, waiting), clickhouseReady(config, waiting)]);
       const store = { redis, keys: makeKeys(config) };
       const recovered = await bringForward(store, knownRegistry(clickhouse));
-      if (recovered > 0) {
-        context.print(`brought forward: ${recovered} changes that Redis had forgotten`);
-        return;
-      }
-      let [approval, delivery] = [0, 0];
-      const counts = await rebuildRegistry(registrySnapshot(clickhouse), store, {
-        async beside(isLost) {
-          delivery = await restoreDeliveries(store, pendingDeliveries(clickhouse), isLost);
-          const rows = { approvals: pendingApprovals(clickhouse), revisions: await rowRevisions(clickhouse) };
-          approval = await restoreApprovals(store, rows, isLost);
-        },
-      });
-      context.print(`restored ${JSON.stringify({ ...counts, approval, delivery })}`);
+      if (recovered > 0) context.print(`brought forward: ${recovered} changes that Redis had forgotten`);
+      else context.print(`restored ${JSON.stringify(await rebuildFromTables(store, clickhouse))}`);
     } finally {
       redis.disconnect();
       await clickhouse.close();
     }
   });
 };
+
+/** In a Redis that has lost its registry, or never had one. Answers how much of each kind there is. */
+export async function rebuildFromTables(store: RegistryStore, clickhouse: ClickHouse): Promise<Record<string, number>> {
+  let [approval, delivery] = [0, 0];
+  const counts = await rebuildRegistry(registrySnapshot(clickhouse), store, {
+    async beside(isLost) {
+      delivery = await restoreDeliveries(store, pendingDeliveries(clickhouse), isLost);
+      const rows = { approvals: pendingApprovals(clickhouse), revisions: await rowRevisions(clickhouse) };
+      approval = await restoreApprovals(store, rows, isLost);
+    },
+  });
+  return { ...counts, approval, delivery };
+}
 
 /**
  * With the engines that are given, or that run on the data folder; otherwise with those of the data folder, started for

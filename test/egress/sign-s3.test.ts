@@ -1,4 +1,4 @@
-// How requests to S3-compatible storage are signed: the example of Amazon's S3 API reference (PUT Object).
+// How requests to S3-compatible storage are signed: the example of Amazon's S3 API reference (PUT Object, and a list).
 import t from 'tap';
 import { signedForS3 } from '../../src/egress/sign-s3.ts';
 
@@ -32,12 +32,22 @@ t.test("the signature of the reference's example", async (t) => {
   );
 });
 
+t.test("the signature of the reference's list", async (t) => {
+  const headers = { host: 'examplebucket.s3.amazonaws.com' };
+  const list = { method: 'GET', path: '/', query: 'max-keys=2&prefix=J', headers, body: Buffer.alloc(0) } as const;
+  t.equal(
+    signedForS3({ ...list, atMs: request.atMs }, credentials)['authorization'],
+    'AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,SignedHeaders=host;x-amz-content-sha256;x-amz-date,Signature=34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7',
+  );
+});
+
 t.test('whatever is changed has another signature', async (t) => {
   const signature = (changed: object, by: object = {}) =>
     /Signature=(.*)/.exec(signedForS3({ ...request, ...changed }, { ...credentials, ...by })['authorization']!)![1];
   const all = [
     signature({}),
     signature({ path: '/other' }),
+    signature({ query: 'x=1' }),
     signature({ body: Buffer.from('Welcome') }),
     signature({ headers: { ...request.headers, host: 'other.example.com' } }),
     signature({ atMs: request.atMs + 1_000 }),

@@ -1,0 +1,174 @@
+// `gatehouse backup s3://…` and `gatehouse restore s3://…` with a Redis and a ClickHouse of one's own, under load, into
+// a server of S3's protocol: what was acknowledged before is there after a restore, once, with a valid audit chain; and
+// what was altered, or cannot be done, is refused by name.
+import { randomBytes } from 'node:crypto';
+import { existsSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import path from 'node:path';
+import t, { type Test } from 'tap';
+import { S3Storage } from '../../src/backup/s3-storage.ts';
+import type { StoredManifest } from '../../src/backup/stored-backup.ts';
+import { freePort } from '../../src/embedded/free-port.ts';
+import { eventually } from '../streams/harness.ts';
+import { Api } from '../support/api.ts';
+import { startClickHouse } from '../support/clickhouse.ts';
+import { startRedis } from '../support/redis.ts';
+import { startS3, withoutS3 } from '../support/s3-server.ts';
+import { type Environment, launchService, makeDataDir, runCli } from '../support/service.ts';
+import { Load, storedIds } from '../support/steady-load.ts';
+
+t.setTimeout(600_000);
+const skip = withoutS3();
+const SECRET = "shh/+'%20";
+
+async function emptyStores(t: Test, clickhouseUrl: string, s3Url: string): Promise<Environment> {
+  const { address } = await startRedis(t, { single: true });
+  const dataDir = await makeDataDir();
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  return {
+    GATEHOUSE_DATA_DIR: dataDir,
+    GATEHOUSE_REDIS_URL: address.url,
+    GATEHOUSE_CLICKHOUSE_URL: clickhouseUrl,
+    GATEHOUSE_CLICKHOUSE_DATABASE: `stored_${process.pid}_${randomBytes(4).toString('hex')}`,
+    GATEHOUSE_BACKUP_S3_URL: s3Url.replace('://', `://KEYID:${encodeURIComponent(SECRET)}@`),
+  };
+}
+
+async function serve(t: Test, env: Environment, key: string) {
+  const service = await launchService({
+    dataDir: env['GATEHOUSE_DATA_DIR']!,
+    env: { ...env, GATEHOUSE_BOOTSTRAP_KEY: key },
+  });
+  t.teardown(() => service.stop());
+  return { service, api: new Api(t, { url: service.url, key }) };
+}
+
+t.test('stores of one’s own go to S3 and come back, and what is damaged does not', { skip }, async (t) => {
+  const engine = await startClickHouse(t);
+  const s3 = await startS3(t);
+  const place = `s3://${s3.bucket}/gatehouse`;
+  const key = `test-${randomBytes(24).toString('base64url')}`;
+  const env = await emptyStores(t, engine.url, s3.url);
+  const { service, api } = await serve(t, env, key);
+  writeFileSync(path.join(service.dataDir, 'audit-signing-key.pem'), 'a key');
+  const agent = (await api.post('/v1/agents', { name: 'busy' })).json.id as string;
+  const load = new Load(api, agent);
+  load.start();
+  const taken: { name: string; before: string[]; changes: number; manifest: StoredManifest }[] = [];
+  for (let i = 0; i < 2; i++) {
+    t.ok(await eventually(() => load.acknowledged.length > (i + 1) * 1_000 && load.changes > (i + 1) * 5));
+    const [before, changes] = [[...load.acknowledged], load.changes];
+    const { code, stdout, stderr } = await runCli(['backup', place], env);
+    t.equal(code, 0, stderr);
+    t.match(stdout, /everything acknowledged before .*Z: \d+ objects, \d+ bytes/);
+    const name = stdout.split('\n')[0]!.slice(place.length + 1);
+    const manifest = JSON.parse((await s3.get(`gatehouse/${name}/manifest.json`)).toString()) as StoredManifest;
+    taken.push({ name, before, changes, manifest });
+  }
+  await load.stop();
+  const [first, second] = taken as [(typeof taken)[0], (typeof taken)[0]];
+  t.equal(first.manifest.base, null);
+  t.equal(second.manifest.base, first.name, 'the second holds what is new');
+  const texts = await Promise.all((await s3.names()).map((name) => s3.get(name)));
+  t.notOk(
+    texts.some((text) => text.includes(SECRET) || text.includes(encodeURIComponent(SECRET))),
+    'no secret lies there',
+  );
+  await api.until(
+    () => api.get('/metrics'),
+    ({ text }) => /gatehouse_backup_timestamp_seconds\{[^}]*\} 1[.\d]*e?\+?\d* *$/m.test(text),
+  );
+
+  for (const { name, before, changes, manifest } of [second, first]) {
+    const empty = await emptyStores(t, engine.url, s3.url);
+    const { code, stdout, stderr } = await runCli(
+      ['restore', name === second.name ? place : `${place}/${name}`],
+      empty,
+    );
+    t.equal(code, 0, stderr);
+    t.match(stdout, `everything acknowledged before ${manifest.moment} is there`);
+    t.ok(existsSync(path.join(empty['GATEHOUSE_DATA_DIR']!, 'audit-signing-key.pem')));
+    const { service: restored, api: there } = await serve(t, empty, key);
+    const ids = await storedIds(restored);
+    const known = new Set(ids);
+    t.equal(known.size, ids.length, 'nothing is there twice');
+    t.same(
+      before.filter((id) => !known.has(id)),
+      [],
+      `all of ${before.length} are there`,
+    );
+    const [{ conditions }] = (await there.get('/v1/policies')).json.items as [{ conditions: { tool: string } }];
+    t.ok(Number(conditions.tool.slice('rm-'.length)) >= changes - 1, `${conditions.tool} after ${changes}`);
+    t.equal((await there.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} })).status, 201);
+    const verified = async () => JSON.parse((await runCli(['audit', 'verify'], empty)).stdout) as { valid: boolean };
+    // The pipelines chain what the backup has and its chain lacks.
+    await eventually(async () => (await verified()).valid);
+    t.match(await verified(), { valid: true, faults: 0 });
+    t.match(await runCli(['restore', place], empty), { code: 1, stderr: /holds a registry.*nothing was changed/ });
+    await restored.stop();
+  }
+
+  const refused = async (words: RegExp | string, args: string[], given: Environment = {}) => {
+    const { code, stderr } = await runCli(args, { ...(await emptyStores(t, engine.url, s3.url)), ...given });
+    t.not(code, 0, args.join(' '));
+    t.match(stderr, words, args.join(' '));
+  };
+  const database = { GATEHOUSE_CLICKHOUSE_DATABASE: env['GATEHOUSE_CLICKHOUSE_DATABASE'] };
+  await refused(/is not empty; nothing was changed/, ['restore', place], database);
+  await refused(/GATEHOUSE_PARTITIONS must be/, ['restore', place], { GATEHOUSE_PARTITIONS: '3' });
+  await refused(/holds no backup/, ['restore', `s3://${s3.bucket}/other`]);
+  const nobody = `127.0.0.1:${await freePort()}`;
+  await refused(`cannot reach ${nobody} (ECONNREFUSED)`, ['restore', place], {
+    GATEHOUSE_BACKUP_S3_URL: `http://k:s@${nobody}`,
+  });
+  await refused(/GATEHOUSE_BACKUP_S3_URL is not set/, ['restore', place], { GATEHOUSE_BACKUP_S3_URL: undefined });
+  await refused(/is no s3:\/\/BUCKET/, ['restore', 's3://x/../y']);
+  await refused(/stores of your own/, ['backup', place], { GATEHOUSE_REDIS_URL: undefined });
+  await refused(/out of ClickHouse's reach/, ['backup', path.join(service.dataDir, 'x')]);
+  await refused(/--keep is for folders/, ['backup', place, '--keep', '1']);
+  await refused(/replicated tables/, ['backup', place], { GATEHOUSE_CLICKHOUSE_CLUSTER: 'c' });
+
+  t.match(await runCli(['restore', place, '--check'], env), { code: 0, stdout: /is whole: \d+ objects/ });
+  const of = ({ manifest }: (typeof taken)[0]) =>
+    manifest.objects.filter(({ name, size }) => /data\.bin|\.bin$/.test(name) && size > 4).at(-1)!.name;
+  for (const name of [of(second), of(first), `${second.name}/manifest.json`]) {
+    const whole = await s3.get(`gatehouse/${name}`);
+    const altered = Buffer.from(whole);
+    altered[altered.length - 3]! ^= 1;
+    await s3.put(`gatehouse/${name}`, altered);
+    await refused(`${place}/${name} is damaged or was altered`, ['restore', place]);
+    await s3.put(`gatehouse/${name}`, whole);
+  }
+  const gone = of(first);
+  const whole = await s3.get(`gatehouse/${gone}`);
+  await s3.remove(`gatehouse/${gone}`);
+  await refused(`${place}/${gone} is not there`, ['restore', place, '--check']);
+  await s3.put(`gatehouse/${gone}`, whole);
+  await s3.remove(`gatehouse/${second.name}/manifest.sha256`);
+  t.match(
+    await runCli(['restore', place, '--check'], env),
+    { code: 0, stdout: first.name },
+    'one that did not end is none',
+  );
+});
+
+t.test('a list of many pages, and of names that XML escapes, is whole', { skip }, async (t) => {
+  const s3 = await startS3(t);
+  const storage = new S3Storage(`s3://${s3.bucket}/pages`, s3.url.replace('://', '://k:s@'));
+  const names = Array.from({ length: 1_010 }, (_, n) => `one/${String(n).padStart(4, '0')}.bin`);
+  for (let i = 0; i < names.length; i += 50)
+    await Promise.all(names.slice(i, i + 50).map((name) => s3.put(`pages/${name}`, name)));
+  await s3.put('pages/two/a&%3Cb%3E%2E%27.bin', 'x');
+  const found = await storage.objects('one/');
+  t.same(
+    found.map(({ name }) => name),
+    names,
+  );
+  t.same(new Set(found.map(({ size }) => size)), new Set([12]));
+  t.equal(new Set(found.map(({ etag }) => etag)).size, names.length, 'each has an ETag of its own');
+  t.same(
+    (await storage.objects('two/')).map(({ name }) => name),
+    ["two/a&<b>.'.bin"],
+  );
+  t.same(await storage.folders(), ['one', 'two']);
+});
