@@ -147,12 +147,16 @@ export class ClickHouse {
     return { ...settings, ...(await this.#kept.settingsFor(account)) };
   }
 
-  /** The rows as RowBinary, all of them: the caller bounds how many. */
-  async queryBinary(sql: string, params: QueryParams = {}, options: QueryOptions = {}): Promise<Buffer> {
+  /** The rows as RowBinary or in another format, all of them: the caller bounds how many. */
+  async queryBinary(
+    sql: string,
+    params: QueryParams = {},
+    options: QueryOptions & { format?: 'Parquet' } = {},
+  ): Promise<Buffer> {
     const settings = await this.#settingsOf(params, options);
     return wrapped(async () => {
       const { stream } = await this.#queries.exec({
-        query: `${sql} FORMAT RowBinary`,
+        query: `${sql} FORMAT ${options.format ?? 'RowBinary'}`,
         query_params: params as Record<string, unknown>,
         ...(options.signal === undefined ? {} : { abort_signal: options.signal }),
         ...(settings === undefined ? {} : { clickhouse_settings: settings }),

@@ -248,7 +248,7 @@ export type FeedTopic = (typeof FEED_TOPICS)[number];
 /** In which form rows of an outgoing feed are sent. */
 export const FEED_FORMATS = ['json', 'ocsf'] as const;
 /** How the rows of a batch are put together. */
-export const BATCH_BODIES = ['array', 'lines'] as const;
+export const BATCH_BODIES = ['array', 'lines', 'parquet'] as const;
 
 /** Why an address that a user gave was not reached in time (src/egress). */
 export const EGRESS_ERRORS = ['timeout', 'refused', 'reset', 'private_address', 'tls', 'dns'] as const;

@@ -36,7 +36,7 @@ const PAYLOAD_IS = 'How much of their payload events come with.';
 const FORMAT_IS =
   '`json`: `topic` and `data`, as the feed has them. `ocsf`: an event of OCSF 1.5 for each row, which it holds as `raw_data`.';
 const BODY_IS =
-  '`array`: a batch is one JSON array. `lines`: a line of JSON for each row. Of no meaning for syslog and S3, whose objects are lines.';
+  '`array`: a batch is one JSON array. `lines`: a line of JSON for each row. To S3 both are lines; there `parquet` is a file of Parquet, with the columns `topic`, `id`, `at`, `agent_id` and `data`, of rows in the form `json`. Of no meaning for syslog.';
 
 export const OutgoingFeedCreate = Type.Object(
   {

@@ -1,13 +1,15 @@
 // One attempt to send a batch of an outgoing feed, and what came of it (behind outgoing-feed-worker.ts).
 // To https it is an array or lines of JSON, signed as the webhooks of alerts are (docs/channels.md); its id follows
 // from what it says, so a batch that is sent again as it was has the same one. To syslog it is a message for each row;
-// to S3-compatible storage an object (s3-object.ts).
+// to S3-compatible storage an object (s3-object.ts), of lines or of Parquet, which ClickHouse makes.
 // Invariant: rows are passed on as their text; nothing of what users sent is parsed and printed again. A batch is taken
 // with a 2xx and with nothing else (redirects are not followed), and by syslog as syslog.ts says.
 // Failure: an error of a closed set, never the receiver's own words.
 
 import { createHash } from 'node:crypto';
 import os from 'node:os';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { rowsAsParquet } from '../../clickhouse/queries/rows-as-parquet.ts';
 import type { OutgoingError } from '../../schemas/closed-sets.ts';
 import type { FeedPlace } from '../../schemas/feed.ts';
 import type { OutgoingFeedRecord } from '../../schemas/outgoing-feed.ts';
@@ -32,6 +34,8 @@ export type SendResult = { error: OutgoingError | null; statusCode: number | nul
 type Attempt = { account: string; place: FeedPlace; atMs: number; signal: AbortSignal };
 
 type BatchSenderOptions = {
+  /** Makes files of Parquet. */
+  clickhouse: ClickHouse;
   https: GuardedHttps;
   /** For what is no https. */
   way: GuardedTls;
@@ -83,11 +87,20 @@ export class BatchSender {
   ): Promise<SendResult> {
     const to = s3Target(feed.url, this.#options.allowedHosts);
     if (typeof to === 'string') return { error: 'private_address', statusCode: null };
-    const body = Buffer.from(items.map((item) => `${lineOf(item, feed.format, account)}\n`).join(''));
+    const lines = Buffer.from(items.map((item) => `${lineOf(item, feed.format, account)}\n`).join(''));
+    const body = feed.body === 'parquet' ? await this.#parquetOf(items, signal) : lines;
     const firstMs = timeOf(JSON.parse(items[0]!.text));
-    const { url, headers } = s3Object(to, { feed, place, firstMs, body, atMs });
+    const { url, headers } = s3Object(to, { feed, place, firstMs, lines, body, atMs });
     const put = { method: 'PUT', headers, body, timeoutMs: ATTEMPT_MS, signal } as const;
     return resultOf((await this.#options.https.post(url, put)).status);
+  }
+
+  #parquetOf(items: readonly FeedItem[], signal: AbortSignal): Promise<Buffer> {
+    const rows = items.map(({ topic, text }) => {
+      const row = JSON.parse(text) as { id?: string; agent_id?: string | null };
+      return { topic, id: row.id ?? '', at: timeOf(row), agent_id: row.agent_id ?? null, data: onOneLine(text) };
+    });
+    return rowsAsParquet(this.#options.clickhouse, rows, signal);
   }
 
   async #tell(

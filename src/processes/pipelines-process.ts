@@ -127,7 +127,9 @@ function outgoingParts({ config, log, metrics }: Around, redis: Commands, mayWor
   const worker = new OutgoingFeedWorker({
     ...{ redis, keys, metrics, mayWork, processName: config.processName },
     feed: new Feed({ clickhouse, keys, barrier: new ReadBarrier({ redis, keys }), erasing }),
-    sender: new BatchSender({ https: new GuardedHttps({ allowedHosts }), way: new GuardedTls({}), allowedHosts }),
+    sender: new BatchSender({
+      ...{ https: new GuardedHttps({ allowedHosts }), way: new GuardedTls({}), allowedHosts, clickhouse },
+    }),
     log: log.child({ part: 'outgoing feeds' }),
   });
   return [

@@ -156,13 +156,15 @@ export class OutgoingFeeds {
   }
 
   /** Throws ServiceError validation_failed. */
-  #keepSound({ url, authorization }: OutgoingFeedRecord): void {
+  #keepSound({ url, authorization, body, format }: OutgoingFeedRecord): void {
     const { allowedHosts = NO_HOSTS } = this.#store;
     const problem = problemOf(url, allowedHosts);
     if (typeof problem === 'string') throw invalid('/url', problem);
     if (isSyslogAddress(url) && authorization !== null) throw invalid('/authorization', 'has no meaning for syslog');
     if (isS3Address(url) && !S3_KEYS.test(authorization ?? ''))
       throw invalid('/authorization', 'must be the id of an access key and its secret, with a colon between');
+    if (body === 'parquet' && (!isS3Address(url) || format !== 'json'))
+      throw invalid('/body', 'may be parquet for an address of s3+https and the format json');
   }
 }
 

@@ -14,11 +14,14 @@ const SECRET = 'sesame/+:open';
 const REGION = 'eu-central-1';
 /** What the storage has, by name. */
 const objects = new Map<string, string>();
+/** The same, as it came. */
+const files = new Map<string, Buffer>();
 const rejected: string[] = [];
 const store: Answering = (request, response) => {
   const isSound = request.method === 'PUT' && isSigned(request);
   if (!isSound) rejected.push(request.path);
   if (isSound) objects.set(request.path, request.body);
+  if (isSound) files.set(request.path, request.bytes);
   response.writeHead(isSound ? 200 : 403).end();
 };
 const receiver = await startReceiver(t, { answer: store });
@@ -34,13 +37,13 @@ const authorization = `${KEY_ID}:${SECRET}`;
 const agent = (await api.post('/v1/agents', { name: 'fed' })).json.id as string;
 
 /** As storage does: the headers that are said to be signed, and the body that came. */
-function isSigned({ path, headers, body }: Received): boolean {
+function isSigned({ path, headers, bytes }: Received): boolean {
   const given = headers as Record<string, string>;
   const [, signed = ''] = /SignedHeaders=([^,]*),/.exec(given['authorization'] ?? '') ?? [];
   const own = signed.split(';').filter((name) => !/^x-amz-(date|content-sha256)$/.test(name));
   const time = (given['x-amz-date'] ?? '').replace(/^(....)(..)(..T..)(..)(..)Z$/, '$1-$2-$3:$4:$5Z');
   const request = {
-    ...({ method: 'PUT', path, body: Buffer.from(body), atMs: Date.parse(time) } as const),
+    ...({ method: 'PUT', path, body: bytes, atMs: Date.parse(time) } as const),
     headers: Object.fromEntries(own.map((name) => [name, given[name]!])),
   };
   const wanted = signedForS3(request, { keyId: KEY_ID, secret: SECRET, region: REGION });
@@ -84,6 +87,52 @@ t.test('a batch is an object of lines, signed, and no key leaves', async (t) => 
   await api.delete(`/v1/outgoing-feeds/${feed.id}`);
 });
 
+t.test('rows as Parquet are those of the feed, as the engine reads them back', async (t) => {
+  const from = (await api.get('/v1/feed?topics=events,audit_log')).json.cursor as string;
+  const { id } = await make({ name: 'columns', topics: ['events', 'audit_log'], body: 'parquet' });
+  const ids = await batch("grüße \ud83d\ude00 \n\u2028 \\ ' $rows$ \u0000 x");
+  const { clickhouseUrl } = await service.addresses();
+  const table = `default.parquet_${process.pid}`;
+  const sql = async (query: string, rows?: Buffer) => {
+    const asked = rows === undefined ? { body: query } : { body: new Uint8Array(rows) };
+    const where = rows === undefined ? '' : `?query=${encodeURIComponent(query)}`;
+    const answer = await fetch(`${clickhouseUrl}/${where}`, { method: 'POST', ...asked });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(text);
+    return text;
+  };
+  t.teardown(() => sql(`DROP TABLE IF EXISTS ${table}`));
+  const columns = "topic String, id String, at DateTime64(3, 'UTC'), agent_id Nullable(String), data String";
+  await sql(`CREATE TABLE ${table} (${columns}) ENGINE = Memory`);
+  const taken = new Set<string>();
+  type Row = { topic: string; id: string; agent_id: string | null; data: string };
+  const read = async () => {
+    for (const [name, bytes] of files)
+      if (name.includes(id) && !taken.has(name)) {
+        taken.add(name);
+        await sql(`INSERT INTO ${table} FORMAT Parquet`, bytes);
+      }
+    const text = await sql(`SELECT topic, id, agent_id, data FROM ${table} FORMAT JSONEachRow`);
+    return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as Row]));
+  };
+  const logged = (rows: Row[]) => rows.filter(({ data }) => data.includes('event.submitted'));
+  await until(async () => {
+    const rows = await read();
+    const known = new Set(rows.map((row) => row.id));
+    return ids.every((one) => known.has(one)) && logged(rows).length >= ids.length;
+  });
+  t.ok([...taken].every((name) => /\/\d{16}-[0-9a-f]{24}\.parquet$/.test(name)));
+  const rows = new Map((await read()).map((row) => [row.id, row]));
+  const page = (await api.get(`/v1/feed?topics=events,audit_log&after=${from}`)).text;
+  const events = ids.map((one) => rows.get(one)!);
+  for (const { topic, agent_id, data } of events) {
+    t.same([topic, agent_id], ['events', agent]);
+    if (!page.includes(data)) t.fail(`the feed has it otherwise: ${data}`);
+  }
+  t.equal(events.length, 100, 'each character for character as in /v1/feed');
+  await api.delete(`/v1/outgoing-feeds/${id}`);
+});
+
 t.test('what cannot be kept is said', async (t) => {
   const bad: [object, string][] = [
     [{ url: place }, '/authorization'],
@@ -94,6 +143,8 @@ t.test('what cannot be kept is said', async (t) => {
     [{ url: 's3+https://10.0.0.1/bucket', authorization }, '/url'],
     [{ url: 's3+https://localhost/bucket', authorization }, '/url'],
     [{ url: 's3://bucket/prefix', authorization }, '/url'],
+    [{ url: 'https://siem.example.com/x', body: 'parquet' }, '/body'],
+    [{ url: place, authorization, body: 'parquet', format: 'ocsf' }, '/body'],
   ];
   for (const [body, path] of bad) {
     const { status, json } = await api.post('/v1/outgoing-feeds', { name: 'bad', ...body });

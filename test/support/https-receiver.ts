@@ -6,7 +6,15 @@ import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import { type Certificate, certificate } from './certificate.ts';
 
-export type Received = { method: string; path: string; headers: IncomingHttpHeaders; body: string; atMs: number };
+export type Received = {
+  method: string;
+  path: string;
+  headers: IncomingHttpHeaders;
+  body: string;
+  /** The body as it came. */
+  bytes: Buffer;
+  atMs: number;
+};
 export type Answering = (request: Received, response: ServerResponse, raw: IncomingMessage) => void;
 
 export type Receiver = {
@@ -38,6 +46,7 @@ export async function startReceiver(
         path: request.url!,
         headers: request.headers,
         body: Buffer.concat(chunks).toString(),
+        bytes: Buffer.concat(chunks),
         atMs: Date.now(),
       };
       receiver.received.push(received);
