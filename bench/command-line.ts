@@ -18,7 +18,11 @@ const OPTIONS = {
   hours: { kind: 'number', unit: 'h', about: 'agent-hours of traffic' },
   events: { kind: 'number', about: 'rows to make' },
   agents: { kind: 'number', about: 'agents' },
-  rate: { kind: 'number', unit: 'events/s', about: 'where to begin to hold, instead of searching for it' },
+  rate: {
+    kind: 'number',
+    unit: 'events/s',
+    about: 'the rate of a load; where to begin to hold, instead of searching for it',
+  },
   data: { kind: 'text', about: 'folder in which the rows are kept, to take them up again' },
   keep: { kind: 'flag', about: 'write the result into bench/results, as JSON and as charts' },
   out: { kind: 'text', about: 'folder for the results; it is made' },
@@ -80,6 +84,11 @@ export const LINES = {
     options: { events: 100_000, keep: 'no' },
   },
   memory: { about: 'memory under load', options: { seconds: 600, keep: 'no' } },
+  backup: {
+    about: 'what callers notice of a backup',
+    options: { ...SPEED, seconds: 20, rate: 5_000 },
+  },
+  followers: { about: 'what feeds and usage cost what comes in', options: { ...SPEED, seconds: 10 } },
   overload: { about: 'twice the maximum: goodput, refusals, memory', options: { seconds: 60, keep: 'no' } },
   neighbour: {
     about: 'what one account notices of the worst that another can do',

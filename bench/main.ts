@@ -38,6 +38,9 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     'counted-state': async () =>
       (await import('./counted-state.ts')).countedState({ events: of('counted-state', 'events') }),
     memory: async () => (await import('./memory.ts')).memory({ seconds: of('memory', 'seconds') }),
+    backup: async () =>
+      (await import('./backup.ts')).backup({ ...speed('backup'), rate: rate ?? LINES.backup.options.rate }),
+    followers: async () => (await import('./followers.ts')).followers(speed('followers')),
     overload: async () => (await import('./overload.ts')).overload({ seconds: of('overload', 'seconds') }),
     checks: async () => (await import('./checks.ts')).checks({ tries: of('checks', 'tries') }),
     neighbour: async () => (await import('./neighbour.ts')).neighbour({ seconds: of('neighbour', 'seconds') }),
