@@ -11,7 +11,7 @@ import { Outcome, Time } from './buttons.tsx';
 import { Part } from './conversation-part.tsx';
 import { Cut, Literal } from './literal.tsx';
 import { Payload } from './payload.tsx';
-import { Match, Redaction } from './why.tsx';
+import { deciderFirst, Match, Redaction } from './why.tsx';
 
 /** `since`: words for the time since the event before. `href`: opens it beside. `hasFocus`: it was gone to by a key. */
 type TurnProps = {
@@ -109,7 +109,7 @@ function Judged({ event: { policy_result: result }, payload }: { event: EventRow
   if (outcome === 'allowed' && matches.length === 0) return null;
   const list = (
     <ul class="matches">
-      {matches.map((match) => (
+      {deciderFirst(matches, decided).map((match) => (
         <Match key={match.policy_id} match={match} decided={match.policy_id === decided} />
       ))}
     </ul>

@@ -16,7 +16,7 @@ import { Field } from './dialog.tsx';
 import { Literal } from './literal.tsx';
 import { AgentField, useFound } from './named.tsx';
 import { Problem } from './states.tsx';
-import { Match, Unmet } from './why.tsx';
+import { deciderFirst, Match, Unmet } from './why.tsx';
 
 export type Recorded = { agent_id: string; id: string };
 type MadeUp = { agent_id: string; type: string; payload: string };
@@ -162,7 +162,7 @@ function Says({ of, says: { judged, policy_result: result } }: { of: Recorded | 
         {isDraft ? SAYS[first.result] : 'by the policies in force would be'} <Outcome outcome={result.outcome} />
       </p>
       <ul class="matches">
-        {result.matches.map((match) => (
+        {deciderFirst(result.matches, result.policy_id).map((match) => (
           <Match key={match.policy_id} match={match} decided={match.policy_id === result.policy_id} isDraft={isDraft} />
         ))}
         {others.map((one) => (

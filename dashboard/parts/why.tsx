@@ -79,7 +79,7 @@ export function Why({ event, isOfApproval = false }: WhyProps) {
       )}
       {matches.length > 0 && (
         <ul class="matches">
-          {matches.map((match) => (
+          {deciderFirst(matches, decided).map((match) => (
             <Match key={match.policy_id} match={match} decided={match.policy_id === decided} />
           ))}
         </ul>
@@ -94,6 +94,11 @@ export function Why({ event, isOfApproval = false }: WhyProps) {
       {event.policy_result.shadow !== undefined && <Shadows judged={event.policy_result.shadow} />}
     </section>
   );
+}
+
+/** Those that only recorded something stand below the one by which it was blocked, or waits. */
+export function deciderFirst(matches: readonly PolicyMatch[], decided: string | null | undefined): PolicyMatch[] {
+  return [...matches].sort((a, b) => Number(b.policy_id === decided) - Number(a.policy_id === decided));
 }
 
 /** What policies would have made of it that are tried. */
@@ -154,6 +159,7 @@ export function Match({
   return (
     <li class={decided ? 'decided' : ''}>
       <p>
+        {decided && <strong class="badge">decided</strong>}{' '}
         {isDraft ? (
           <Literal text={match.name} />
         ) : (
@@ -175,7 +181,7 @@ export function Match({
           {isDraft ? '' : ' · '}
           {match.type} · {match.actions.join(', ')}
         </span>{' '}
-        <Severity severity={match.severity} /> {decided && <strong>decided</strong>}
+        <Severity severity={match.severity} />
       </p>
       {match.description !== undefined && (
         <p class="quiet">

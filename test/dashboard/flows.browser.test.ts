@@ -34,9 +34,12 @@ async function flows(): Promise<void> {
     conditions: { tool: 'pay', 'arguments.amount': { gt: 1000 } },
     actions: ['block', 'alert'],
   };
+  const looks = { type: 'block_action', conditions: { tool: 'pay' }, actions: ['log'] };
+  await api.post('/v1/policies', { name: 'looks at all pay', ...looks });
   const policy = (await api.post('/v1/policies', { name: `no large payments ${text}`, severity: 'high', ...no })).json
     .id;
   const holds = { type: 'require_approval', conditions: { tool: 'refund' }, actions: ['block'] };
+  await api.post('/v1/policies', { name: 'looks at all payments', ...looks });
   await api.post('/v1/policies', { name: 'refunds need a person', ...holds });
   const send = (payload: unknown, more = {}) =>
     api.post(
@@ -56,7 +59,7 @@ async function flows(): Promise<void> {
     await signIn(page, service);
     await page.getByRole('region', { name: 'Events, newest first' }).getByRole('link').first().click();
     const why = page.getByRole('region', { name: 'Why' });
-    await why.getByText('revision 1').waitFor();
+    await why.getByText('revision 1').first().waitFor();
     await why.getByText('1000').waitFor(); // what the policy asks for is read from the policy
     const told = (await why.allInnerTexts()).join();
     for (const part of [
@@ -80,6 +83,8 @@ async function flows(): Promise<void> {
       'token by token, in the order in which it was sent',
     );
     t.match(await page.locator('code.lit').allInnerTexts(), [/pay/, /5000/], 'both places are lit');
+    const names = await why.locator('.matches > li').allInnerTexts();
+    t.match(names, [/^decided no large payments/, /^looks at all pay/, /^looks/], 'first what decided');
     await page.getByRole('link', { name: 'run-1' }).click();
     await shown(page, 'Trace');
     await page.goBack();
