@@ -1,4 +1,4 @@
-// Amounts of money as the service writes them, `0.012345 USD`: as numbers, to compare them, and as people read them.
+// Amounts as people read them: counts, shares, changes, and money, which the service writes as `0.012345 USD`.
 
 /** The number of units of its currency. */
 export function amountOf(text: string): number {
@@ -13,4 +13,35 @@ export function shortAmount(text: string): string {
     ...{ style: 'currency', currency: text.slice(text.indexOf(' ') + 1) },
     ...{ minimumFractionDigits: 2, maximumFractionDigits: decimals },
   }).format(amount);
+}
+
+/** The least count of which a share says something; of fewer both counts are there to be read. */
+const FEW = 10;
+
+/** `+12 %` of what it was before, `over 10 times` it, or `new`. `few`: below so much there is no share. */
+export function changeText(now: number, before: number, few = FEW): string {
+  if (now === before) return '';
+  if (before === 0) return 'new';
+  if (before < few) return '';
+  const share = Math.round(((now - before) / before) * 100);
+  if (share >= 900) return 'over 10 times';
+  return share === 0 ? '' : `${share > 0 ? '+' : '−'}${Math.abs(share)} %`;
+}
+
+/** `12 %`, `0.4 %`. `0 %` of none alone, `100 %` of all alone. */
+export function shareText(part: number, whole: number): string {
+  if (part === 0) return '0 %';
+  const percent = (part / whole) * 100;
+  if (percent < 0.1) return '< 0.1 %';
+  const shown = percent < 10 ? Math.round(percent * 10) / 10 : Math.round(percent);
+  return `${part < whole ? Math.min(99, shown) : 100} %`;
+}
+
+/** `12,345` or, where that is long, `1.2 M`. */
+export function shortNumber(n: number): string {
+  return n < 1_000_000
+    ? n.toLocaleString('en')
+    : Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+        .format(n)
+        .replace(/([A-Z])$/, ' $1');
 }

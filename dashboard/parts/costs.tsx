@@ -1,7 +1,7 @@
 // What events cost, on the overview of an account and of one agent: the figure of today, and who spent it. Nothing where
 // the account has no prices. What is not known is said, never shown as nothing.
-import { amountOf, shortAmount } from '../core/amounts.ts';
-import { changeText, eventsOf } from '../core/overview.ts';
+import { amountOf, changeText, shortAmount } from '../core/amounts.ts';
+import { eventsOf } from '../core/overview.ts';
 import type { Overview } from '../core/types.ts';
 import { Literal } from './literal.tsx';
 import { Ranking, Unknown } from './overview-parts.tsx';
@@ -39,7 +39,7 @@ function shown(amount: string | null): string {
 }
 
 function Before({ name, now, before }: { name: string; now: string | null; before: string | null }) {
-  const change = now === null || before === null ? '' : changeText(amountOf(now), amountOf(before));
+  const change = now === null || before === null ? '' : changeText(amountOf(now), amountOf(before), 0);
   return (
     <>
       <span class="quiet">{name}</span> {shown(before)} {change !== '' && <span class="change">{change}</span>}

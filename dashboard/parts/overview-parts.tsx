@@ -3,7 +3,8 @@
 // Failure: a part that the service could not count says so in its place.
 import '../styles/overview.css';
 import type { ComponentChildren } from 'preact';
-import { changeText, eventsOf, shortNumber } from '../core/overview.ts';
+import { changeText, shortNumber } from '../core/amounts.ts';
+import { eventsOf } from '../core/overview.ts';
 import { many } from '../core/plural.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';

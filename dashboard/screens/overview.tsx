@@ -1,6 +1,7 @@
 // The overview, which is the first page: what needs a person, how today compares with yesterday and a week ago, what
 // each agent did, cost, tokens and policies. All of it is one answer of the service.
-import { eventsOf, overviewPath, shareText } from '../core/overview.ts';
+import { shareText } from '../core/amounts.ts';
+import { eventsOf, overviewPath } from '../core/overview.ts';
 import { useRead, warmRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import { zoneName } from '../core/time.ts';

@@ -25,6 +25,7 @@ const chart = await dashboardModule<{
     names: readonly string[],
   ): number[][];
 }>('chart');
+const amounts = await dashboardModule<{ changeText(now: number, before: number, few?: number): string }>('amounts');
 const { curlOf } = await dashboardModule<{ curlOf(event: object, url: string): string }>('curl');
 
 t.test('what draws nothing, or turns the order of others, is named', async (t) => {
@@ -174,6 +175,24 @@ t.test('every bar can be seen beside a tall one', async (t) => {
     ],
     'where all are alike they are as they are',
   );
+});
+
+t.test('a change is told as a share where a share says something', async (t) => {
+  for (const [now, before, told] of [
+    [112, 100, '+12 %'],
+    [88, 100, '−12 %'],
+    [0, 100, '−100 %'],
+    [989, 100, '+889 %'],
+    [1_000, 100, 'over 10 times'],
+    [169_150, 100, 'over 10 times'],
+    [3_385, 2, ''],
+    [2, 9, ''],
+    [5, 0, 'new'],
+    [0, 0, ''],
+    [1_000_001, 1_000_000, ''],
+  ] as const)
+    t.equal(amounts.changeText(now, before), told, `${before} to ${now}`);
+  t.equal(amounts.changeText(0.5, 0.4, 0), '+25 %', 'an amount of money is no count');
 });
 
 t.test('no two labels of an axis are the same', async (t) => {
