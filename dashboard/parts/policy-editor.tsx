@@ -4,7 +4,13 @@
 // and kept as a shadow, which is judged beside the policies in force and of which nothing comes.
 // Invariant: a policy is changed by If-Match, so what another person changed meanwhile is not overwritten unseen.
 import { useState } from 'preact/hooks';
-import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../../schemas/closed-sets.ts';
+import {
+  POLICY_ACTIONS,
+  POLICY_TYPES,
+  type PolicyAction,
+  type PolicyType,
+  SEVERITIES,
+} from '../../schemas/closed-sets.ts';
 import { ApiError, call } from '../core/api.ts';
 import type { TriedPolicy } from '../core/backtests.ts';
 import { jsonWith } from '../core/json.ts';
@@ -40,6 +46,15 @@ const STARTS: Record<PolicyType, string> = {
 };
 
 type EditorProps = {
+/**
+ * What a policy of each type does at first: what its name says. Those that find something are looked at before they
+ * stop an agent; with `log` alone no approval would be asked for.
+ */
+const USUAL_ACTIONS: Record<PolicyType, readonly PolicyAction[]> = {
+  ...{ block_action: ['block'], rate_limit: ['block'], budget: ['block'], require_approval: ['block'] },
+  ...{ data_filter: ['log'], sequence: ['log'], external_check: ['log'] },
+};
+
   /** Left out: a new one. */
   policy?: WholePolicy | undefined;
   /** What it begins with, where that is not the policy as it is. */
@@ -222,30 +237,30 @@ function Fields({ policy, begun, type, onType }: FieldsProps) {
           }}
         />
       )}
-      <fieldset class="actions">
-        <legend>Actions</legend>
-        {POLICY_ACTIONS.map((action) => (
-          <label key={action}>
-            <input
-              type="checkbox"
-              name="actions"
-              value={action}
-              defaultChecked={(begun?.actions ?? ['log']).includes(action)}
-            />{' '}
-            {action}
-          </label>
-        ))}
-        <small>
-          <code>log</code> records matches and stops no agent: begin with it, look at what it matches, then add{' '}
-          <code>block</code>.
-        </small>
-      </fieldset>
+      <Actions begun={begun?.actions ?? USUAL_ACTIONS[type]} key={type} />
     </>
   );
 }
 
 function actionsOf(form: FormData): string[] {
   return form.getAll('actions').map(String);
+function Actions({ begun }: { begun: readonly string[] }) {
+  return (
+    <fieldset class="actions">
+      <legend>Actions</legend>
+      {POLICY_ACTIONS.map((action) => (
+        <label key={action}>
+          <input type="checkbox" name="actions" value={action} defaultChecked={begun.includes(action)} /> {action}
+        </label>
+      ))}
+      <small>
+        <code>block</code> stops what matches, <code>alert</code> notifies, <code>log</code> alone records it and stops
+        no agent. As a shadow a policy is tried beside those in force first.
+      </small>
+    </fieldset>
+  );
+}
+
 }
 
 /** The policy's scope. It is fixed once the policy is there. */

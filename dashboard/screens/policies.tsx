@@ -186,7 +186,7 @@ function NewPolicyOfEvent({ tried, fields, onClose }: OfEventProps) {
 function draftOf(event: WholeEvent, fields: readonly string[]): TriedPolicy {
   const picked = fieldsOfEvent(event).filter(({ field }) => fields.includes(field));
   const text = picked.reduce((before, { field, value }) => withTest(before, field, value), '{}');
-  const plain = { name: '', type: 'block_action', agent_id: null, actions: ['log'], severity: null } as const;
+  const plain = { name: '', type: 'block_action', agent_id: null, actions: ['block'], severity: null } as const;
   return { ...plain, actions: [...plain.actions], conditions: { text } };
 }
 
@@ -194,9 +194,8 @@ function NoPolicies() {
   return (
     <Empty title="No policies yet">
       <p>
-        A policy says which events are blocked, wait for a person, are counted, or are looked through for secrets. Begin
-        with the action <code>log</code>: it records what would have matched, and stops no agent. <b>Ready policies</b>{' '}
-        has some to begin with.
+        A policy says which events are blocked, wait for a person, are counted, or are looked through for secrets. Saved
+        as a shadow it is tried first, and stops no agent. <b>Ready policies</b> has some to begin with.
       </p>
     </Empty>
   );

@@ -288,8 +288,19 @@ async function flows(): Promise<void> {
       await page.getByRole('button', { name: 'New policy' }).click();
       const dialog = page.getByRole('dialog');
       await dialog.getByLabel('Name').fill('made by hand');
-      t.ok(await dialog.getByRole('checkbox', { name: 'log' }).isChecked(), 'it begins as log');
-      t.notOk(await dialog.getByRole('checkbox', { name: 'block' }).isChecked());
+      const checked = () =>
+        dialog
+          .locator('input[name=actions]:checked')
+          .evaluateAll((boxes) => boxes.map((box) => (box as unknown as { value: string }).value));
+      const types = { rate_limit: 'block', data_filter: 'log', sequence: 'log', external_check: 'log' };
+      const stopping = { budget: 'block', require_approval: 'block', block_action: 'block' };
+      t.same(await checked(), ['block'], 'what its type is called');
+      for (const [type, action] of Object.entries({ ...types, ...stopping })) {
+        await dialog.getByRole('combobox', { name: 'Type' }).first().selectOption(type);
+        t.same(await checked(), [action], type);
+      }
+      await dialog.getByRole('checkbox', { name: 'block' }).uncheck();
+      await dialog.getByRole('checkbox', { name: 'log' }).check();
       await (await conditionsText(dialog)).fill('{\n  "tool": "pay",\n  "amount": { "gt": "many" }\n}');
       await dialog.getByRole('button', { name: 'Save' }).click();
       await dialog.getByText('Line 3').first().waitFor();

@@ -126,7 +126,7 @@ async function form(): Promise<void> {
       await dialog.getByRole('button', { name: 'Save' }).click();
       await page.getByRole('link', { name: `like this one, ${width}` }).waitFor();
       const [made] = (await api.get(`/v1/policies?q=${width}`)).json.items;
-      t.match(made, { type: 'block_action', actions: ['log'], mode: 'enforce', agent_id: null });
+      t.match(made, { type: 'block_action', actions: ['block'], mode: 'enforce', agent_id: null });
       await api.delete(`/v1/policies/${made.id}`);
     });
 
@@ -175,7 +175,7 @@ async function form(): Promise<void> {
       const today = await page.evaluate<string>(TODAY);
       t.ok((await from.inputValue()) > `${today}T23:59`, 'tomorrow at first');
       t.match(await from.inputValue(), /T00:00$/);
-      await dialog.getByRole('checkbox', { name: 'block', exact: true }).check();
+      t.ok(await dialog.getByRole('checkbox', { name: 'block', exact: true }).isChecked(), 'what its type is called');
       await axeInBothSchemes(t, page, `a policy for later, ${width} px`);
       await dialog.getByRole('button', { name: 'Save' }).click();
       const row = page.getByRole('row', { name: `no wires ${width}` });
@@ -184,7 +184,7 @@ async function form(): Promise<void> {
       await axeInBothSchemes(t, page, `a policy that waits, ${width} px`);
       const [made] = (await api.get(`/v1/policies?q=wires%20${width}`)).json.items;
       const midnight = await page.evaluate<string>('new Date(new Date().setHours(24, 0, 0, 0)).toISOString()');
-      t.match(made, { agent_id: agent, actions: ['block', 'log'], starts_at: midnight }, 'by the clock of the browser');
+      t.match(made, { agent_id: agent, actions: ['block'], starts_at: midnight }, 'by the clock of the browser');
       t.match((await send({ tool: 'wire' })).json.policy_result, { outcome: 'allowed' }, 'until then it may');
       t.notOk(await isWide(page), 'nothing stands out of the page');
 
