@@ -8,6 +8,8 @@ import type { WholeEvent } from './types.ts';
 /** `value`: JSON text. */
 export type EventField = { field: string; value: string };
 
+export const TOOL = 'payload.tool';
+
 /** More are not picked from, and a longer value is not compared as a whole. */
 const FIELDS_MAX = 40;
 const VALUE_CHARACTERS_MAX = 300;
@@ -35,5 +37,5 @@ function scalarsOf(value: Value, path: string): EventField[] {
 
 /** What is chosen at first: which action it is. */
 export function isOfAction({ field }: EventField): boolean {
-  return field === 'type' || field === 'payload.tool';
+  return field === 'type' || field === TOOL;
 }

@@ -10,7 +10,7 @@ import { Cost } from './cost.tsx';
 import { Literal } from './literal.tsx';
 import { AgentLink } from './named.tsx';
 import { Payload } from './payload.tsx';
-import { PolicyOfEvent } from './policy-of-event.tsx';
+import { ForbidTool, PolicyOfEvent } from './policy-of-event.tsx';
 import { Reading, serviceUrl } from './states.tsx';
 import { placesOf, Why } from './why.tsx';
 
@@ -25,6 +25,7 @@ export function EventView({ agentId, id }: { agentId: string; id: string }) {
 }
 
 function Whole({ event }: { event: WholeEvent }) {
+  const mayMake = may('configure') && !isBound();
   return (
     <>
       <dl class="facts">
@@ -66,20 +67,21 @@ function Whole({ event }: { event: WholeEvent }) {
         )}
       </dl>
       <Why event={event} />
+      {mayMake && <ForbidTool key={event.id} event={event} />}
       <h3>Payload</h3>
       <Payload text={event.payload.text} marked={placesOf(event)} />
       <div class="bar">
         <CopyButton text={() => curlOf(event, serviceUrl())} label="Copy as curl" />
         <a href={hrefOf('audit', { resource_id: event.id })}>Audit entries</a>
         <a href={hrefOf('deliveries', { agent_id: event.agent_id })}>Deliveries of the agent</a>
-        {may('configure') && !isBound() && (
+        {mayMake && (
           <a href={hrefOf('policies', { new: '1', agent_id: event.agent_id, event_id: event.id })}>
             Try a policy on it
           </a>
         )}
         <a href={hrefOf('event', { agent_id: event.agent_id, id: event.id })}>Open by itself</a>
       </div>
-      {may('configure') && !isBound() && <PolicyOfEvent key={event.id} event={event} />}
+      {mayMake && <PolicyOfEvent key={event.id} event={event} />}
     </>
   );
 }

@@ -5,11 +5,12 @@ import { ApiError, query } from '../core/api.ts';
 import type { TriedPolicy } from '../core/backtests.ts';
 import { type Known, useMatches } from '../core/by-id.ts';
 import { withTest } from '../core/policy-form.ts';
-import { fieldsOfEvent } from '../core/policy-of-event.ts';
+import { fieldsOfEvent, TOOL } from '../core/policy-of-event.ts';
 import { useList, useRead } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
-import type { Policy, WholeEvent } from '../core/types.ts';
+import { readable } from '../core/tokens.ts';
+import type { Agent, Policy, WholeEvent } from '../core/types.ts';
 import { BacktestList } from '../parts/backtest-list.tsx';
 import { BacktestView } from '../parts/backtest-view.tsx';
 import { Severity, Time } from '../parts/buttons.tsx';
@@ -161,34 +162,53 @@ function countText(matches: Known<number>): string {
   return matches === null || matches instanceof ApiError ? 'not known' : matches.toLocaleString('en');
 }
 
-/** `agent_id` and `event_id` of the address: the event to try it on; `field`: what of it the policy begins with. */
+/**
+ * `agent_id` and `event_id` of the address: the event to try it on; `field`: what of it the policy begins with; `scope`:
+ * it is for that agent alone.
+ */
 function NewPolicy() {
   const { params } = place.value;
   const [agentId, id, fields] = [params.get('agent_id'), params.get('event_id'), params.getAll('field')];
   const tried = agentId === null || id === null ? undefined : { agent_id: agentId, id };
   const onClose = () =>
-    setParams({ new: undefined, agent_id: undefined, event_id: undefined, field: undefined }, { replace: true });
+    setParams(
+      { new: undefined, agent_id: undefined, event_id: undefined, field: undefined, scope: undefined },
+      { replace: true },
+    );
   if (tried === undefined || fields.length === 0) return <PolicyEditor tried={tried} onClose={onClose} />;
-  return <NewPolicyOfEvent tried={tried} fields={fields} onClose={onClose} />;
+  return <NewPolicyOfEvent isOfAgent={params.has('scope')} {...{ tried, fields, onClose }} />;
 }
 
-type OfEventProps = { tried: Recorded; fields: readonly string[]; onClose: () => void };
+type OfEventProps = { tried: Recorded; fields: readonly string[]; isOfAgent: boolean; onClose: () => void };
 
-function NewPolicyOfEvent({ tried, fields, onClose }: OfEventProps) {
-  const path = `v1/agents/${encodeURIComponent(tried.agent_id)}/events/${encodeURIComponent(tried.id)}`;
-  const { value: event, error, retry } = useRead<WholeEvent>(path);
+function NewPolicyOfEvent({ tried, fields, isOfAgent, onClose }: OfEventProps) {
+  const agentPath = `v1/agents/${encodeURIComponent(tried.agent_id)}`;
+  const event = useRead<WholeEvent>(`${agentPath}/events/${encodeURIComponent(tried.id)}`);
+  const agent = useRead<Agent>(isOfAgent ? agentPath : undefined);
+  const isKnown = event.value !== undefined && !agent.waiting;
   // What was begun stays as it is when the event is read again.
-  const draft = useMemo(() => (event === undefined ? undefined : draftOf(event, fields)), [event === undefined]);
+  const draft = useMemo(
+    () => (isKnown ? draftOf(event.value!, fields, isOfAgent ? agent.value : undefined) : undefined),
+    [isKnown],
+  );
   if (draft !== undefined) return <PolicyEditor draft={draft} tried={tried} onClose={onClose} />;
+  const { error, retry } = event.error === undefined ? agent : event;
   return error === undefined ? null : <Problem error={error} retry={retry} />;
 }
 
-function draftOf(event: WholeEvent, fields: readonly string[]): TriedPolicy {
+function draftOf(event: WholeEvent, fields: readonly string[], agent: Agent | undefined): TriedPolicy {
   const picked = fieldsOfEvent(event).filter(({ field }) => fields.includes(field));
   const text = picked.reduce((before, { field, value }) => withTest(before, field, value), '{}');
-  const plain = { name: '', type: 'block_action', agent_id: null, actions: ['block'], severity: null } as const;
-  return { ...plain, actions: [...plain.actions], conditions: { text } };
+  const tool = picked.find(({ field }) => field === TOOL)?.value;
+  const name = agent === undefined || tool === undefined ? '' : `no ${readable(tool)} for ${agent.name}`;
+  return {
+    ...{ name: name.slice(0, NAME_MAX), type: 'block_action', agent_id: agent?.id ?? null },
+    ...{ actions: ['block'], severity: null, conditions: { text } },
+  };
 }
+
+/** As the interface takes it. */
+const NAME_MAX = 200;
 
 function NoPolicies() {
   return (

@@ -130,6 +130,45 @@ async function form(): Promise<void> {
       await api.delete(`/v1/policies/${made.id}`);
     });
 
+  for (const how of ['the mouse', 'keys'])
+    browserTest(`from an event its tool is forbidden for its agent from tomorrow, by ${how}`, {}, async (t, open) => {
+      const width = how === 'keys' ? 1280 : 360;
+      const sent = (await send({ tool: 'say "wire"', arguments: { amount: 7 } })).json;
+      const { page } = await open({ viewport: { width, height: 800 } });
+      await signIn(page, service);
+      await go(page, `events?id=${sent.id}&of=${agent}`);
+      const forbid = page.getByRole('link', { name: 'Forbid this tool' });
+      await forbid.waitFor();
+      await axeInBothSchemes(t, page, `an event of a tool, ${width} px`);
+      if (how === 'keys') await page.keyboard.press('x');
+      else await forbid.click();
+      const dialog = page.getByRole('dialog');
+      await dialog.waitFor();
+      t.notMatch(page.url(), 'wire', 'no value is in the address');
+      t.equal(await dialog.getByLabel('Name').inputValue(), 'no say "wire" for payer');
+      t.equal(await dialog.getByLabel('Applies to').inputValue(), agent);
+      const later = dialog.getByLabel('Save it');
+      if (how === 'keys') {
+        await later.focus();
+        await page.keyboard.press('ArrowDown');
+        await dialog.getByLabel('Name').focus();
+        await page.keyboard.press('Enter');
+      } else {
+        await later.selectOption({ label: 'in force from a time on' });
+        await dialog.getByRole('button', { name: 'Save' }).click();
+      }
+      await page.getByText('from tomorrow 00:00').waitFor();
+      const [made] = (await api.get('/v1/policies?q=say')).json.items;
+      t.match(made, { type: 'block_action', actions: ['block'], agent_id: agent, mode: 'enforce' });
+      t.same(made.conditions, { type: 'tool_call', 'payload.tool': 'say "wire"' });
+      t.notOk(await isWide(page), 'nothing stands out of the page');
+      await api.delete(`/v1/policies/${made.id}`);
+      const other = (await api.post(`/v1/agents/${agent}/events`, { type: 'custom', payload: { tool: 'x' } })).json;
+      await go(page, `event?agent_id=${agent}&id=${other.id}`);
+      await page.getByText('Make a policy of this').waitFor();
+      t.equal(await forbid.count(), 0, 'what calls no tool has no such link');
+    });
+
   for (const width of WIDTHS)
     browserTest(
       `a ready policy is tried as a shadow by one click, ${width} px`,
