@@ -1,4 +1,4 @@
-// Where what an id names is shown: by its first letters, which say what it is of.
+// Ids: their form, and where what one names is shown, which its first letters say.
 import { hrefOf } from './router.ts';
 
 /** undefined: it is no id of anything that is shown. */
@@ -18,4 +18,9 @@ export function hrefOfId(id: string): string | undefined {
     key: hrefOf('settings'),
     ses: hrefOf('settings'),
   }[/^([a-z]{3})_\w+$/.exec(id)?.[1] ?? ''];
+}
+
+/** Has it the form of an id of this service? */
+export function isId(text: string): boolean {
+  return /^[a-z]{3}_[0-9a-z]{26}$/.test(text);
 }

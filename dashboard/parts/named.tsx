@@ -1,7 +1,9 @@
-// Agents, policies and keys by their names, and a field that chooses an agent, of however many there are.
-import { useState } from 'preact/hooks';
+// Agents, policies and keys by their names, and a field that chooses an agent, of however many there are: the service
+// searches, the page holds what it suggests.
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { query } from '../core/api.ts';
 import { type Kind, useActor, useNames } from '../core/by-id.ts';
+import { isId } from '../core/id-links.ts';
 import { type Read, useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import type { Page } from '../core/types.ts';
@@ -34,10 +36,11 @@ type Named = { id: string; name: string };
 /** As many as a page of these lists holds. */
 const FOUND_MAX = 100;
 
-/** Those with these words in their names, the newest first. `kind` undefined: nothing is asked for. */
+/** Those with these words in their names, or with this id, the newest first. `kind` undefined: nothing is asked for. */
 export function useFound(kind: Kind | undefined, words: string, limit = FOUND_MAX): Read<Page<Named>> {
-  const q = words.trim().slice(0, 200);
-  return useRead<Page<Named>>(kind && `v1/${kind}${query({ limit, q })}`, { behind: true, keeps: true });
+  const written = words.trim().slice(0, 200);
+  const by = isId(written) ? { id: written } : { q: written };
+  return useRead<Page<Named>>(kind && `v1/${kind}${query({ limit, ...by })}`, { behind: true, keeps: true });
 }
 
 /** A field to look among more than can be shown. Enter is no decision about the form that it stands in. */
@@ -77,39 +80,72 @@ type AgentFieldProps = {
   disabled?: boolean;
 };
 
-/** What is chosen is always among the options. */
+/**
+ * A field that is written into: a part of a name suggests agents, a whole name or an id chooses one. What is no agent
+ * stands as the value, so that it is refused and nothing else is taken in its place.
+ */
 export function AgentField({ label, name, value, onValue, none, disabled = false }: AgentFieldProps) {
-  const [words, setWords] = useState('');
-  const found = useFound(disabled ? undefined : 'agents', words);
-  const nameOf = useNames('agents', [value]);
+  /** undefined: as it was chosen. */
+  const [written, setWritten] = useState<string>();
+  const field = useRef<HTMLInputElement>(null);
+  const list = useId();
+  const found = useFound(disabled ? undefined : 'agents', written ?? '');
+  const nameOf = useNames('agents', [isId(value) ? value : '']);
   const options = found.value?.items ?? [];
-  const isMissing = value !== '' && !options.some(({ id }) => id === value);
-  const isSearched = words !== '' || (found.value?.total ?? 0) > options.length;
+  const isSound = value === '' ? none !== undefined : isId(value);
+  const take = (text: string) => {
+    setWritten(text);
+    onValue(options.find((one) => one.id === text || [one.name, visible(one.name)].includes(text))?.id ?? text.trim());
+  };
+  // what was written before its answer was there
+  useEffect(() => {
+    if (written === undefined || isSound) return;
+    take(written);
+    field.current?.dispatchEvent(new Event('change', { bubbles: true })); // the form around it has another value now
+  }, [found.value]);
+  useLayoutEffect(() => field.current?.setCustomValidity(isSound ? '' : 'No agent is called so.'), [isSound]);
   return (
     <div>
       <Field label={label}>
-        <select
-          name={name}
-          value={value}
+        <input
+          ref={field}
+          type={name === undefined ? 'search' : 'text'}
+          list={list}
+          autocomplete="off"
           disabled={disabled}
-          onChange={({ currentTarget }) => onValue(currentTarget.value)}
-        >
-          {none !== undefined && <option value="">{none}</option>}
-          {isMissing && <option value={value}>{visible(nameOf(value))}</option>}
-          {options.map((one) => (
-            <option key={one.id} value={one.id}>
-              {visible(one.name)}
-            </option>
-          ))}
-        </select>
+          placeholder={none ?? 'Part of a name'}
+          value={written ?? visible(nameOf(value))}
+          onFocus={({ currentTarget }) => currentTarget.select()}
+          onInput={({ currentTarget }) => take(currentTarget.value)}
+          onBlur={() => isSound && setWritten(undefined)}
+          onKeyDown={(event) => {
+            if (event.key !== 'Enter') return;
+            event.preventDefault(); // it chooses, and sends nothing
+            if (!isSound && options.length === 1) onValue(options[0]!.id);
+            if (isSound || options.length === 1) setWritten(undefined);
+          }}
+        />
       </Field>
-      {isSearched && <SearchName label={`Search agents for “${label}”`} words={words} onWords={setWords} />}
-      {isSearched && (
-        <small role="status">
-          {options.length.toLocaleString('en')} of {(found.value?.total ?? 0).toLocaleString('en')} agents are among the
-          choices.
-        </small>
-      )}
+      {name !== undefined && <input type="hidden" name={name} value={value} />}
+      <datalist id={list}>
+        {options.map((one) => (
+          <option key={one.id} value={visible(one.name)} />
+        ))}
+      </datalist>
+      <Suggested found={found} isSound={isSound} />
     </div>
+  );
+}
+
+/** How many there are, where not all are suggested, and that what is written is none of them. */
+function Suggested({ found: { value, waiting, busy }, isSound }: { found: Read<Page<Named>>; isSound: boolean }) {
+  const { items, total } = value ?? { items: [], total: 0 };
+  if (isSound && total <= items.length) return null;
+  if (waiting || busy) return <small role="status">Loading …</small>;
+  const said = `${items.length.toLocaleString('en')} of ${total.toLocaleString('en')} agents are suggested`;
+  return (
+    <small role="status">
+      {total === 0 ? 'No agent has this in its name.' : `${said}: write a part of a name, or an id.`}
+    </small>
   );
 }

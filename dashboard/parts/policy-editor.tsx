@@ -13,6 +13,7 @@ import {
 } from '../../schemas/closed-sets.ts';
 import { ApiError, call } from '../core/api.ts';
 import type { TriedPolicy } from '../core/backtests.ts';
+import { isId } from '../core/id-links.ts';
 import { jsonWith } from '../core/json.ts';
 import { pathOf } from '../core/policies.ts';
 import { changed } from '../core/queries.ts';
@@ -45,7 +46,6 @@ const STARTS: Record<PolicyType, string> = {
   budget: '{\n  "limit": "25.00 USD",\n  "window": "day",\n  "zone": "UTC",\n  "per": "agent"\n}',
 };
 
-type EditorProps = {
 /**
  * What a policy of each type does at first: what its name says. Those that find something are looked at before they
  * stop an agent; with `log` alone no approval would be asked for.
@@ -55,6 +55,7 @@ const USUAL_ACTIONS: Record<PolicyType, readonly PolicyAction[]> = {
   ...{ data_filter: ['log'], sequence: ['log'], external_check: ['log'] },
 };
 
+type EditorProps = {
   /** Left out: a new one. */
   policy?: WholePolicy | undefined;
   /** What it begins with, where that is not the policy as it is. */
@@ -106,8 +107,9 @@ export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
   };
   /** Its name may be missing while it is written. */
   const previewed = (form: FormData): string => {
-    const named = { name: textOf(form, 'name') || 'draft', agent_id: scopeOf(form, policy) };
-    return draftOf(form, named);
+    const scope = scopeOf(form, policy);
+    if (scope !== null && !isId(scope)) throw new ApiError(400, 'validation_failed', 'No agent is called so.');
+    return draftOf(form, { name: textOf(form, 'name') || 'draft', agent_id: scope });
   };
   return (
     <Dialog
@@ -242,8 +244,6 @@ function Fields({ policy, begun, type, onType }: FieldsProps) {
   );
 }
 
-function actionsOf(form: FormData): string[] {
-  return form.getAll('actions').map(String);
 function Actions({ begun }: { begun: readonly string[] }) {
   return (
     <fieldset class="actions">
@@ -261,6 +261,8 @@ function Actions({ begun }: { begun: readonly string[] }) {
   );
 }
 
+function actionsOf(form: FormData): string[] {
+  return form.getAll('actions').map(String);
 }
 
 /** The policy's scope. It is fixed once the policy is there. */

@@ -139,7 +139,7 @@ async function trials(): Promise<void> {
       const { page } = await open();
       await signIn(page, service);
       await go(page, `policies?id=${id}&tab=backtests`);
-      await page.getByLabel('Of which agent').selectOption(busy);
+      await page.getByLabel('Of which agent').fill(busy);
       const result = page.getByRole('region', { name: 'Backtest' });
       process.kill(replayer.pid, 'SIGSTOP');
       try {
