@@ -1,6 +1,7 @@
-// Colours of charts. Outcomes have theirs; other series take the next of a row that is read without green
-// and red.
+// Whether the page is light or dark, and the colours of charts: outcomes have theirs, other series take the next of a
+// row (core/chart.ts).
 import { signal } from '@preact/signals';
+import { COLOURS, OTHERS, OTHERS_COLOUR } from '../core/chart.ts';
 
 const query = matchMedia('(prefers-color-scheme: dark)');
 export const dark = signal(isDark());
@@ -41,20 +42,8 @@ const CHANGES: Record<string, string> = {
   'newly blocked': '#c8372d',
   'no longer blocked': '#5b8def',
 };
-const ROW = [
-  '#5b8def',
-  '#d9a514',
-  '#3a9e8f',
-  '#8e6bd1',
-  '#c8623a',
-  '#6f8f3a',
-  '#c05a92',
-  '#5a7184',
-  '#9a7b4f',
-  '#2f7fb5',
-];
-
 export function colourOf(by: string, value: string, index: number): string {
-  if (by === 'change') return CHANGES[value] ?? ROW[(index + 1) % ROW.length]!;
-  return (by === 'outcome' ? OUTCOMES[value] : undefined) ?? ROW[index % ROW.length]!;
+  if (value === OTHERS) return OTHERS_COLOUR;
+  if (by === 'change') return CHANGES[value] ?? COLOURS[(index + 1) % COLOURS.length]!;
+  return (by === 'outcome' ? OUTCOMES[value] : undefined) ?? COLOURS[index % COLOURS.length]!;
 }

@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { KINDS, useNames } from '../core/by-id.ts';
-import { axisLabel, stackedHeights } from '../core/chart.ts';
+import { axisLabel, drawnSeries, OTHERS, stackedHeights } from '../core/chart.ts';
 import { timeText, zone } from '../core/time.ts';
 import type { EventHistogram } from '../core/types.ts';
 import { Time } from './buttons.tsx';
@@ -17,7 +17,11 @@ const AXIS_SPACE_PX = 90;
 const DAY_STEPS = [1, 2, 7, 14, 28].map((days) => days * 86_400);
 
 /** Counts over time, of whatever they are. `days`: a bucket is a day of UTC, whatever zone times are shown in. */
-export type Counted = Pick<EventHistogram, 'from' | 'bucket_ms' | 'values' | 'buckets'> & { by: string; days?: true };
+export type Counted = Pick<EventHistogram, 'from' | 'bucket_ms' | 'values' | 'buckets'> & {
+  by: string;
+  days?: true;
+  has_other?: boolean;
+};
 type HistogramProps = {
   data: Counted;
   /** Left out: events by what `by` says. */
@@ -35,6 +39,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
   useEffect(() => {
     const element = box.current;
     if (element === null || data.from === null) return undefined;
+    const series = drawnOf(data);
     let plot: uPlot | undefined;
     const watch = new ResizeObserver(() => plot?.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
     watch.observe(element);
@@ -42,7 +47,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
     // Comes when it is needed: rows are on screen before there is anything to draw.
     void import('uplot').then(({ default: Plot }) => {
       if (!isGone)
-        plot = new Plot(optionsOf(data, Plot, { width: element.clientWidth, latest }), stackOf(data), element);
+        plot = new Plot(optionsOf(series, Plot, { width: element.clientWidth, latest }), stackOf(series), element);
     });
     return () => {
       isGone = true;
@@ -51,6 +56,7 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
     };
   }, [data, zone.value, dark.value]);
   const names = namesOf(data);
+  const drawn = namesOf(drawnOf(data));
   const kind = KINDS[data.by];
   const shownAs = useNames(kind ?? 'agents', kind === undefined ? [] : names);
   const titleOf = (name: string) => (name === '' ? '(none)' : kind === undefined ? name : shownAs(name));
@@ -58,10 +64,10 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
     <figure class="histogram" aria-label={label}>
       <div class="bar">
         <span class="legend grow">
-          {names.map((name) => (
+          {drawn.map((name, i) => (
             <span key={name}>
-              <i class="swatch" style={{ background: colourOf(data.by, name, names.indexOf(name)) }} />
-              <Literal text={titleOf(name)} />
+              <i class="swatch" style={{ background: colourOf(data.by, name, i) }} />
+              <Literal text={name === OTHERS ? 'others' : titleOf(name)} />
             </span>
           ))}
         </span>
@@ -99,6 +105,10 @@ export function Histogram({ data, label = `Events over time by ${data.by}`, onRa
       </details>
     </figure>
   );
+}
+
+function drawnOf(data: Counted): Counted {
+  return { ...data, ...drawnSeries(data) };
 }
 
 /** Values in a steady order, so that a colour keeps its meaning. */

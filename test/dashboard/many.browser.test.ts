@@ -20,6 +20,16 @@ const until = (page: Page, condition: string) =>
     look();
   })`);
 
+/** Says whether a chart has all these colours. */
+const DRAWN = `(colours) => {
+  const canvas = document.querySelector('.plot canvas');
+  if (canvas === null) return false;
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const seen = new Set();
+  for (let i = 0; i < data.length; i += 4) seen.add('rgb(' + data[i] + ', ' + data[i + 1] + ', ' + data[i + 2] + ')');
+  return colours.every((colour) => seen.has(colour));
+}`;
+
 async function many(): Promise<void> {
   const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
   const api = new Api(t, service);
@@ -106,6 +116,29 @@ async function many(): Promise<void> {
     await go(page, 'policies?try=1');
     await dialog.getByLabel('Event', { exact: true }).selectOption('written');
     await choose('Agent of the event');
+  });
+
+  browserTest('a chart of more agents than there are colours draws the others as one', {}, async (t, open) => {
+    const { items } = (await api.get('/v1/agents?limit=12')).json as { items: { id: string }[] };
+    for (const [n, { id }] of items.entries())
+      for (let i = 0; i <= n; i++) await api.post(`/v1/agents/${id}/events`, { type: 'custom', payload: { i } });
+    await api.get('/v1/events?limit=1');
+    const { page } = await open();
+    await signIn(page, service);
+    await go(page, 'events?by=agent_id&type=custom');
+    const legend = page.getByRole('figure', { name: 'Events over time by agent_id' }).locator('.legend > span');
+    await legend.getByText('others').waitFor();
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      const colours = await legend
+        .locator('.swatch')
+        .evaluateAll((marks) =>
+          marks.map((mark) => (mark as unknown as { style: { background: string } }).style.background),
+        );
+      t.equal(colours.length, 9);
+      t.equal(new Set(colours).size, 9, `each has its own, ${colorScheme}`);
+      await until(page, `(${DRAWN})(${JSON.stringify(colours)})`);
+    }
   });
 
   browserTest('events, filters, the palette and the list of agents know all by their names', {}, async (t, open) => {

@@ -8,6 +8,7 @@ import t from 'tap';
 import { dashboardModule } from '../support/dashboard-module.ts';
 
 type Layout = { count: number };
+type Told = { values: string[]; has_other?: boolean; buckets: { counts: Record<string, number>; total: number }[] };
 const { visible } = await dashboardModule<{ visible(text: string): string }>('visible');
 const tokens = await dashboardModule<{
   layOut(text: string): Layout;
@@ -19,6 +20,10 @@ const tokens = await dashboardModule<{
 const json = await dashboardModule<{ parseKeeping(text: string, names: readonly string[]): unknown }>('json');
 const differences = await dashboardModule<{ differencesOf(before: string, after: string): unknown[] }>('differences');
 const chart = await dashboardModule<{
+  COLOURS: string[];
+  OTHERS: string;
+  OTHERS_COLOUR: string;
+  drawnSeries(data: Told): Told;
   axisLabel(time: string, stepSeconds: number): string;
   stackedHeights(
     data: { buckets: { counts: Record<string, number>; total: number }[] },
@@ -194,6 +199,43 @@ t.test('a change is told as a share where a share says something', async (t) => 
     t.equal(amounts.changeText(now, before), told, `${before} to ${now}`);
   t.equal(amounts.changeText(0.5, 0.4, 0), '+25 %', 'an amount of money is no count');
 });
+
+t.test('no two series of a chart look the same, and what has no colour is one series', async (t) => {
+  const all = [...chart.COLOURS, chart.OTHERS_COLOUR];
+  for (const see of SIGHTS)
+    for (const [i, one] of all.entries())
+      for (const other of all.slice(0, i)) {
+        const far = Math.hypot(...labOf(one, see).map((part, k) => part - labOf(other, see)[k]!));
+        t.ok(far > 0.08, `${one} and ${other}: ${far}`);
+      }
+  const values = Array.from({ length: 12 }, (_, n) => `a${n}`);
+  const counts = Object.fromEntries(values.map((name, n) => [name, 20 - n]));
+  const sum = Object.values(counts).reduce((a, b) => a + b);
+  const told = chart.drawnSeries({ values, buckets: [{ counts, total: sum }] });
+  t.same(told.values, [...values.slice(0, 8), chart.OTHERS]);
+  t.equal(told.buckets[0]!.counts[chart.OTHERS], 12 + 11 + 10 + 9, 'the last four');
+  const more = chart.drawnSeries({ values, has_other: true, buckets: [{ counts, total: sum + 5 }] });
+  t.equal(more.buckets[0]!.counts[chart.OTHERS], 12 + 11 + 10 + 9 + 5, 'and those that are not told apart');
+  t.same(chart.drawnSeries({ values: ['a0'], buckets: [{ counts, total: 20 }] }).values, ['a0']);
+});
+
+/** Sight of all colours, no green, no red (Machado et al., 2009): matrices of three rows. */
+const SIGHTS = [
+  [1, 0, 0, 0, 1, 0, 0, 0, 1],
+  [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.01182, 0.04294, 0.968881],
+  [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998],
+];
+const CONES = [0.41222, 0.536333, 0.051446, 0.211903, 0.6807, 0.107397, 0.088302, 0.281719, 0.629979];
+const OKLAB = [0.210454, 0.793618, -0.004072, 1.977998, -2.428592, 0.450594, 0.025904, 0.782772, -0.808676];
+/** A colour as three numbers; how far two are apart in them is how far they are to an eye (OKLab). */
+function labOf(colour: string, sight: number[]): number[] {
+  const times = (matrix: number[], by: number[]) =>
+    [0, 3, 6].map((at) => by.reduce((all, one, k) => all + one * matrix[at + k]!, 0));
+  const sent = [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16) / 255);
+  const light = sent.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const seen = times(sight, light).map((part) => Math.min(1, Math.max(0, part)));
+  return times(OKLAB, times(CONES, seen).map(Math.cbrt));
+}
 
 t.test('no two labels of an axis are the same', async (t) => {
   for (const step of [
