@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
 import { call, query } from '../core/api.ts';
-import { changed, useList } from '../core/queries.ts';
+import { changed, useList, useWhole } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { Agent } from '../core/types.ts';
@@ -17,7 +17,7 @@ import { Search } from '../parts/filters.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
-import { Table } from '../parts/table.tsx';
+import { sortedBy, Table } from '../parts/table.tsx';
 
 export function Agents() {
   const { params } = place.value;
@@ -25,6 +25,8 @@ export function Agents() {
   const status = params.getAll('status');
   const asked = query({ activity: true, status, [/^agt_\w{26}$/.test(words) ? 'id' : 'q']: words });
   const list = useList<Agent>(`v1/agents${asked}`, { everyMs: 30_000 });
+  const isWhole = list.total <= SORTED_MAX;
+  useWhole(list, isWhole && sortedBy() !== null);
   const [dialog, setDialog] = useState<'register' | Agent>();
   const none =
     words !== '' ? (
@@ -59,7 +61,10 @@ export function Agents() {
             ...(may('configure') ? ['Switch'] : []),
           ]}
           numbers={['Events', 'Blocked']}
-          rows={list.items.map((agent) => ({ key: agent.id, cells: cellsOf(agent, () => setDialog(agent)) }))}
+          isWhole={isWhole}
+          rows={list.items.map((agent) => ({
+            ...{ key: agent.id, cells: cellsOf(agent, () => setDialog(agent)), by: sortValuesOf(agent) },
+          }))}
         />
         {list.hasMore && (
           <button type="button" onClick={list.more}>
@@ -71,6 +76,16 @@ export function Agents() {
       {typeof dialog === 'object' && <AgentSwitch agent={dialog} onClose={() => setDialog(undefined)} />}
     </div>
   );
+}
+
+/** Agents in so few pages are read to the last one where an order is asked for. */
+const SORTED_MAX = 500;
+
+function sortValuesOf({ name, status, last_seen_at: seen, activity }: Agent) {
+  return {
+    ...{ Agent: name, Status: status, 'Last sign of life': seen === null ? null : Date.parse(seen) },
+    ...{ Events: activity?.events_24h ?? null, Blocked: activity?.blocked_24h ?? null },
+  };
 }
 
 function cellsOf(agent: Agent, onSwitch: () => void): ComponentChildren[] {

@@ -74,8 +74,13 @@ function Agents({ overview }: { overview: Whole }) {
         <Table
           head={['Agent', 'Last sign of life', 'Today', 'Blocked', 'Events', 'Errors', 'Anomalies']}
           numbers={['Blocked', 'Events', 'Errors', 'Anomalies']}
+          isWhole={agents.total <= agents.items.length}
           rows={agents.items.map(({ id, name, status, last_seen_at: seen, parts, ...counts }) => ({
             key: id,
+            by: {
+              ...{ Agent: name, 'Last sign of life': seen === null ? null : Date.parse(seen), Events: counts.events },
+              ...{ Blocked: counts.blocked / (counts.events || 1), Errors: counts.errors, Anomalies: counts.anomalies },
+            },
             cells: [
               <>
                 <a href={hrefOf('agent', { id })}>

@@ -6,7 +6,7 @@ import type { TriedPolicy } from '../core/backtests.ts';
 import { type Known, useMatches } from '../core/by-id.ts';
 import { withTest } from '../core/policy-form.ts';
 import { fieldsOfEvent, TOOL } from '../core/policy-of-event.ts';
-import { useList, useRead } from '../core/queries.ts';
+import { useList, useRead, useWhole } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import { readable } from '../core/tokens.ts';
@@ -23,7 +23,7 @@ import { PolicyView } from '../parts/policy-view.tsx';
 import { ReadyPolicies } from '../parts/ready-policies.tsx';
 import { Side } from '../parts/side.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
-import { Table } from '../parts/table.tsx';
+import { sortedBy, Table } from '../parts/table.tsx';
 import { TryInForce } from '../parts/try-in-force.tsx';
 import type { Recorded } from '../parts/try-policy.tsx';
 
@@ -111,6 +111,8 @@ function PolicyList({ open }: { open: string | null }) {
   const { params } = place.value;
   const words = params.get('q') ?? '';
   const list = useList<Policy>(`v1/policies${query({ q: words })}`);
+  const isWhole = list.total <= SORTED_MAX;
+  useWhole(list, isWhole && sortedBy() !== null);
   const matchesOf = useMatches(list.items.map(({ id }) => id));
   /** Beside a policy that is open there is room for its name, status and matches. */
   const ofRow = <T,>(cells: readonly T[]) => (open === null ? cells : cells.filter((_, i) => [0, 3, 4].includes(i)));
@@ -119,16 +121,18 @@ function PolicyList({ open }: { open: string | null }) {
     <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
       <Table
         numbers={['Matches in 24 h']}
+        isWhole={isWhole}
         head={ofRow(['Policy', 'Type', 'Actions', 'Status', 'Matches in 24 h', 'Changed'])}
         rows={list.items.map((policy) => ({
           key: policy.id,
           isOpen: policy.id === open,
+          by: sortValuesOf(policy, matchesOf(policy.id)),
           cells: ofRow([
             <>
               <a href={hrefOf('policies', { id: policy.id })}>
                 <Literal text={policy.name} />
               </a>{' '}
-              <Severity severity={policy.severity} />
+              <Severity severity={policy.severity} />{' '}
               <span class="quiet">
                 revision {policy.revision}
                 {policy.agent_id !== null && (
@@ -155,6 +159,16 @@ function PolicyList({ open }: { open: string | null }) {
       )}
     </Reading>
   );
+}
+
+/** Policies in so few pages are read to the last one where an order is asked for. */
+const SORTED_MAX = 500;
+
+function sortValuesOf({ name, type, actions, status, updated_at: changed }: Policy, matches: Known<number>) {
+  return {
+    ...{ Policy: name, Type: type, Actions: actions.join(), Status: status, Changed: Date.parse(changed) },
+    'Matches in 24 h': typeof matches === 'number' ? matches : null,
+  };
 }
 
 function countText(matches: Known<number>): string {

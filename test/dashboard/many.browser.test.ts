@@ -141,6 +141,37 @@ async function many(): Promise<void> {
     }
   });
 
+  browserTest('the list of agents is sorted as a whole, by its heads', {}, async (t, open) => {
+    const { page } = await open();
+    await signIn(page, service);
+    await go(page, 'agents');
+    await page.getByRole('row', { name: /^zzz-/ }).first().waitFor();
+    t.equal(await page.getByRole('row').count(), 51, 'a page of them');
+    const head = (name: string) => page.getByRole('columnheader', { name });
+    await head('Agent').getByRole('button').focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('row').nth(1).getByText('aaa-oldest').waitFor();
+    await until(page, `document.querySelectorAll('tbody tr').length === ${AGENTS}`);
+    t.equal(await head('Agent').getAttribute('aria-sort'), 'ascending');
+    t.match(page.url(), /sort=Agent/);
+    t.match((await page.getByRole('row').nth(3).textContent()) ?? '', /^zzz-1\b/, 'numbers in names by their size');
+    await axeInBothSchemes(t, page, 'a sorted list');
+    await page.keyboard.press('Enter');
+    await page.getByRole('row').nth(1).getByText('zzz-129').waitFor();
+    await page.keyboard.press('Enter');
+    await page.waitForURL((url) => !url.searchParams.has('sort'));
+    await head('Events').getByRole('button').click();
+    await page.locator('th[aria-sort=descending]').waitFor();
+    const counts = await page.locator('tbody tr td:nth-of-type(4)').allInnerTexts();
+    t.same(
+      counts,
+      [...counts].sort((a, b) => Number(b) - Number(a)),
+      'the most first',
+    );
+    await page.reload();
+    await page.locator('th[aria-sort=descending]').waitFor();
+  });
+
   browserTest('events, filters, the palette and the list of agents know all by their names', {}, async (t, open) => {
     await api.post(`/v1/agents/${oldest}/events`, { type: 'prompt', trace_id: 'of-the-oldest', payload: { n: 1 } });
     await api.get('/v1/events?limit=1');
