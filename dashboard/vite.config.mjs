@@ -3,6 +3,17 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vite';
 
+/**
+ * What the first screen needs comes in one file, whatever other screens share of it: six requests are all it may take.
+ * So does what the list of events needs beside it, for a browser sends six requests at a time, and its rows are one;
+ * but what an empty account needs of it, too, which shows how to send.
+ */
+const GROUPS = [
+  { name: 'first', tags: ['$initial'], priority: 2 },
+  { name: 'curl', test: /\/dashboard\/core\/curl\.ts$/, priority: 2 },
+  { name: 'events', test: /\/dashboard\/screens\/events\.tsx$/, priority: 1 },
+];
+
 export default defineConfig({
   root: fileURLToPath(new URL('.', import.meta.url)),
   base: './',
@@ -15,7 +26,6 @@ export default defineConfig({
     assetsInlineLimit: 0, // the content security policy has no data: addresses
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // What the first screen needs comes in one file, whatever other screens share of it: six requests are all it may take.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
+    rolldownOptions: { output: { codeSplitting: { groups: GROUPS } } },
   },
 });

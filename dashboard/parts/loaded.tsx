@@ -1,7 +1,7 @@
 // A part of the page that comes when it is needed: a screen, or what few see of one.
 // Failure: the service may have been updated, and the part be gone; that is said, with a button that asks again.
 import type { ComponentType } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { ApiError } from '../core/api.ts';
 import { Problem } from './states.tsx';
 
@@ -22,7 +22,7 @@ export function Loaded({ load }: { load: () => Promise<ComponentType> }) {
         ),
     );
   };
-  useEffect(begin, []);
+  useLayoutEffect(begin, []); // what is loaded already is drawn without a picture of waiting
   if (error !== undefined) return <Problem error={error} retry={begin} />;
   return Component === undefined ? <p class="quiet waiting">Loading …</p> : <Component />;
 }

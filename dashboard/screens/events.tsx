@@ -4,9 +4,10 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { query } from '../core/api.ts';
 import { type Kind, useNames } from '../core/by-id.ts';
 import { nowMs } from '../core/clock.ts';
+import { eventList, FACETS, filtersOf, MORE } from '../core/event-list.ts';
 import { useLive } from '../core/live.ts';
 import { many } from '../core/plural.ts';
-import { client, useList, useRead, warmList } from '../core/queries.ts';
+import { client, useList, useRead } from '../core/queries.ts';
 import { hrefOf, moveMoment, place, setParams } from '../core/router.ts';
 import { rangeOf, zone, zoneName } from '../core/time.ts';
 import type { EventFacets, EventHistogram, EventRow } from '../core/types.ts';
@@ -28,7 +29,6 @@ import { VirtualRows } from '../parts/virtual-rows.tsx';
 /** Takes the room of what is to come, so that nothing moves when it is there. */
 const NO_COUNTS: Counted = { by: 'outcome', from: null, bucket_ms: 0, values: [], buckets: [] };
 
-const FACETS = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
 const LABELS: Record<(typeof FACETS)[number], string> = {
   outcome: 'Outcome',
   type: 'Type',
@@ -38,34 +38,17 @@ const LABELS: Record<(typeof FACETS)[number], string> = {
 };
 /** What can be looked for among more values than are counted one by one. */
 const FOUND: Partial<Record<(typeof FACETS)[number], Kind>> = { agent_id: 'agents', policy_id: 'policies' };
-/** Filters without counts; they are in addresses that other screens link to. */
-const MORE = ['trace_id', 'severity', 'detector', 'reason'] as const;
 /** Rows that came while the list was not at its top; past this the list is read again. */
 const NEW_MAX = 1_000;
 const GAP_EVERY_MS = 5_000;
 /** How often a relative range moves on with what comes in: the chart and the counts are read again by it. */
 const MOVE_EVERY_MS = 10_000;
 
-export function filtersOf(params: URLSearchParams): Record<string, string | string[] | undefined> {
-  const names = [...FACETS, ...MORE];
-  return { ...Object.fromEntries(names.map((name) => [name, params.getAll(name)])), q: params.get('q') ?? undefined };
-}
-
-function listOf(params: URLSearchParams): string {
-  return `v1/events${query({ ...filtersOf(params), ...rangeOf(params), payload: 'none' })}`;
-}
-
-/** Where this screen is opened first, its rows are asked for before it is drawn. */
-export function warmEvents(): void {
-  // A relative range needs the service's time, which its first answer tells.
-  if (place.value.screen === 'events' && !place.value.params.has('range')) warmList(listOf(place.value.params));
-}
-
 export function Events() {
   const { params } = place.value;
   const range = rangeOf(params);
   const filter = query({ ...filtersOf(params), ...range });
-  const list = useList<EventRow>(listOf(params), { keeps: true });
+  const list = useList<EventRow>(eventList(params), { keeps: true });
   const by = params.get('by') ?? 'outcome';
   const counted = { behind: true, keeps: true };
   const histogram = useRead<EventHistogram>(

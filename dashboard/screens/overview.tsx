@@ -2,7 +2,7 @@
 // each agent did, cost, tokens and policies. All of it is one answer of the service.
 import { shareText } from '../core/amounts.ts';
 import { eventsOf, overviewPath } from '../core/overview.ts';
-import { useRead, warmRead } from '../core/queries.ts';
+import { useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
 import { zoneName } from '../core/time.ts';
 import type { Overview as Whole } from '../core/types.ts';
@@ -16,11 +16,6 @@ import { Reading } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
 
 const EVERY_MS = 30_000;
-
-/** Where this screen is opened first, it is asked for before it is drawn. */
-export function warmOverview(): void {
-  warmRead(overviewPath());
-}
 
 export function Overview() {
   const reading = useRead<Whole>(overviewPath(), { everyMs: EVERY_MS, keeps: true });

@@ -235,7 +235,7 @@ export class Server {
       '/': () => redirectTo('ui/'),
       '/ui': () => redirectTo('ui/'),
       '/ui/': (asked) => pages.shell(asked),
-      '/ui/{screen}': (asked) => pages.shell(asked),
+      '/ui/{screen}': (asked, screen) => pages.shell(asked, screen),
       '/ui/assets/{file}': (asked, name) => pages.file(name, asked),
     };
     for (const [path, answer] of Object.entries(answers)) {

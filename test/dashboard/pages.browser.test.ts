@@ -67,6 +67,31 @@ async function pages(): Promise<void> {
     }
   });
 
+  browserTest('the rows of events are asked for by the first script, before all else', {}, async (t, open) => {
+    const { page, context } = await open();
+    await signIn(page, service, '');
+    const cold = await open({ storageState: await context.storageState() });
+    const asked: string[] = [];
+    cold.page.on('request', (one) => {
+      const { pathname } = new URL(one.url());
+      asked.push(pathname.replace(/-[\w-]{8}(?=\.\w+$)/, ''));
+    });
+    await cold.page.goto(`${service.url}/ui/events`);
+    await cold.page.getByRole('heading', { name: 'No events yet' }).waitFor();
+    const calls = asked.filter((path) => path.startsWith('/v1/'));
+    t.equal(calls[0], '/v1/events', calls.join());
+    const scripts = asked.filter((path) => path.endsWith('.js'));
+    const needed = ['curl', 'events', 'index', 'rolldown-runtime'].map((name) => `/ui/assets/${name}.js`);
+    t.same(scripts.filter((path) => !path.includes('start')).sort(), needed, 'no other scripts');
+    for (const screen of ['events', 'policies', 'trace']) {
+      const link = (await fetch(`${service.url}/ui/${screen}`)).headers.get('link') ?? '';
+      const [, script = ''] = /^<\.\/(assets\/[^>]+)>; rel=modulepreload$/.exec(link) ?? [];
+      t.match(script, new RegExp(`^assets/${screen}-`), 'named with the page, so that it comes beside the first');
+      t.equal((await fetch(`${service.url}/ui/${script}`)).status, 200);
+    }
+    t.equal((await fetch(`${service.url}/ui/`)).headers.get('link'), null);
+  });
+
   browserTest('an empty installation teaches what to do next', {}, async (t, open) => {
     const { page } = await open();
     await signIn(page, service, '');

@@ -39,6 +39,8 @@ export type PageRequest = { acceptEncoding: string; ifNoneMatch: string };
 
 export class Pages {
   readonly #shell: Forms;
+  /** By screen, for those whose script is a file of its own: it is named in the answer, and comes beside the first. */
+  readonly #shells = new Map<string, Forms>();
   readonly #files = new Map<string, Forms>();
 
   /** Reads all files at once: about 400 kB with their compressed forms. */
@@ -48,14 +50,17 @@ export class Pages {
     const files = path.join(folder, 'assets');
     for (const name of existsSync(files) ? readdirSync(files) : []) {
       if (path.extname(name) in TYPES) this.#files.set(name, formsOf(path.join(files, name), FOR_EVER));
+      const [, screen] = /^([a-z]+)-[\w-]{8}\.js$/.exec(name) ?? [];
+      const link = { Link: `<./assets/${name}>; rel=modulepreload` };
+      if (screen !== undefined && this.#shell.length > 0) this.#shells.set(screen, formsOf(shell, 'no-cache', link));
     }
   }
 
-  /** The page of every screen: which screen it is, the page itself finds in its address. */
-  shell(asked: PageRequest): Reply {
+  /** The same page of every screen, '' the first: which screen it is, the page itself finds in its address. */
+  shell(asked: PageRequest, screen = ''): Reply {
     if (this.#shell.length === 0)
       throw new ServiceError('not_found', 'The dashboard is not part of this build: `npm run build` makes it.');
-    return chosen(this.#shell, asked);
+    return chosen(this.#shells.get(screen) ?? this.#shell, asked);
   }
 
   file(name: string, asked: PageRequest): Reply {
@@ -87,7 +92,7 @@ function takes(acceptEncoding: string, encoding: string): boolean {
   });
 }
 
-function formsOf(file: string, cacheControl: string): Forms {
+function formsOf(file: string, cacheControl: string, more: Record<string, string> = {}): Forms {
   const contentType = TYPES[path.extname(file)]!;
   const hash = createHash('sha256').update(readFileSync(file)).digest('base64url').slice(0, 22);
   const forms: Forms = [];
@@ -98,6 +103,7 @@ function formsOf(file: string, cacheControl: string): Forms {
   ] as const) {
     const headers = {
       ...GUARDS,
+      ...more,
       Vary: 'Accept-Encoding',
       ETag: `"${hash}${suffix}"`,
       ...(encoding === '' ? {} : { 'Content-Encoding': encoding }),
