@@ -7,9 +7,11 @@ import { chromium, type Page } from 'playwright-core';
 import { HttpClient } from '../bench/http-client.ts';
 import { replay } from '../bench/replay.ts';
 import { startBenchService } from '../bench/service.ts';
+import { readPriceFiles } from '../src/common/policy-files.ts';
 import { assetPath } from '../src/process/assets.ts';
 
 const OWN_RUNS = assetPath('bench/demo-runs.ndjson');
+const LIST_PRICES = assetPath('prices/list-prices.yaml');
 const FOLDER = assetPath('docs/pictures');
 const BROWSER = '/usr/bin/chromium';
 const SIZE = { width: 1280, height: 800 };
@@ -32,6 +34,8 @@ const browser = await chromium.launch({ executablePath: BROWSER, args: ['--no-sa
 try {
   for (const { tools, ...policy } of POLICIES)
     await client.json('POST', '/v1/policies', { ...policy, conditions: { type: 'tool_call', tool: tools } });
+  const prices = readPriceFiles([LIST_PRICES]).map(({ price }) => price);
+  await client.json('POST', '/v1/prices', { prices });
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const files = process.argv.slice(2);
   await replay(client, files.length > 0 ? files : [OWN_RUNS], { endMs: Date.now() });
@@ -56,6 +60,7 @@ try {
 
 async function takeOverview(page: Page): Promise<void> {
   await page.getByRole('region', { name: 'Agents' }).getByRole('link').first().waitFor();
+  await page.getByRole('list', { name: 'Cost by model' }).waitFor();
   await take(page, 'overview');
 }
 
