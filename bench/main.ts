@@ -16,6 +16,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
   const of = (line: LineName, option: 'turns' | 'seconds' | 'tries' | 'kills' | 'hours' | 'events' | 'agents') =>
     number(option) ?? Number((LINES[line].options as Record<string, number>)[option]);
   const speed = (line: LineName) => ({ turns: of(line, 'turns'), seconds: of(line, 'seconds') });
+  const events = (line: LineName) => ({ events: of(line, 'events') });
   const rate = number('rate');
   return {
     ingest: async () => (await import('./ingest.ts')).ingest(speed('ingest')),
@@ -29,14 +30,12 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     policies: async () => (await import('./policies.ts')).policies(speed('policies')),
     bombs: async () => (await import('./bombs.ts')).bombs(),
     shadows: async () => (await import('./shadows.ts')).shadows(speed('shadows')),
-    query: async () => (await import('./query.ts')).query({ events: of('query', 'events'), data: text('data') }),
-    dashboard: async () =>
-      (await import('./dashboard.ts')).dashboard({ events: of('dashboard', 'events'), data: text('data') }),
+    query: async () => (await import('./query.ts')).query({ ...events('query'), data: text('data') }),
+    dashboard: async () => (await import('./dashboard.ts')).dashboard({ ...events('dashboard'), data: text('data') }),
     scale: async () => (await import('./scale.ts')).scale({ ...speed('scale'), agents: of('scale', 'agents') }),
     replicas: async () => (await import('./replicas.ts')).replicas(speed('replicas')),
     fsync: async () => (await import('./fsync.ts')).fsync(speed('fsync')),
-    'counted-state': async () =>
-      (await import('./counted-state.ts')).countedState({ events: of('counted-state', 'events') }),
+    'counted-state': async () => (await import('./counted-state.ts')).countedState(events('counted-state')),
     memory: async () => (await import('./memory.ts')).memory({ seconds: of('memory', 'seconds') }),
     backup: async () =>
       (await import('./backup.ts')).backup({ ...speed('backup'), rate: rate ?? LINES.backup.options.rate }),

@@ -1,5 +1,5 @@
-// Makes a file of Parquet of rows of the feed, by the engine's own format (for outgoing feeds): it is asked for rows that
-// are in the statement, and reads no table.
+// Makes a file of Parquet of rows of the feed, by the engine's own format (for outgoing feeds): it is asked for rows
+// that are in the statement, and reads no table.
 // Invariant: `data` is the text of the row, character by character. The statement is not kept in ClickHouse's log of
 // queries, since it holds what users sent. Failure: ClickHouseError.
 import type { ClickHouseSettings } from '@clickhouse/client';

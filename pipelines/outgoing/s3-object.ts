@@ -1,5 +1,5 @@
-// A batch of an outgoing feed as an object in S3-compatible storage: lines of JSON, or a file of Parquet, under a name of
-// its own, and the request that puts it there (behind batch-sender.ts).
+// A batch of an outgoing feed as an object in S3-compatible storage: lines of JSON, or a file of Parquet, under a name
+// of its own, and the request that puts it there (behind batch-sender.ts).
 //   PATH/FEED_ID/DAY/POSITION-DIGEST.ndjson, or .parquet
 // DAY is that of its first row. POSITION grows from object to object of a feed: how many entries were handed out before
 // it, over all chains and changes, so names sort as the feed goes. DIGEST is of the lines.

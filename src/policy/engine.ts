@@ -348,8 +348,7 @@ export class RuleSet {
       plans = [];
       this.#plans.set(key, plans);
     }
-    this.#lastAgent = agent;
-    this.#lastPlans = plans;
+    [this.#lastAgent, this.#lastPlans] = [agent, plans];
     return plans;
   }
 

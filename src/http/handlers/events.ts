@@ -250,8 +250,8 @@ async function answerList(
 }
 
 /**
- * 404 where it is none of the account's; asked of Redis itself and not of a front's cache: from the answer of a deletion
- * on its agent is unknown. An agent of another account, a deleted one and one that never was are the same.
+ * 404 where it is none of the account's; asked of Redis itself and not of a front's cache: from the answer of a
+ * deletion on its agent is unknown. An agent of another account, a deleted one and one that never was are the same.
  */
 async function knownAgent(agents: Pick<Agents, 'get'>, account: string, agentId: string): Promise<void> {
   if (!isId('agent', agentId) || (await agents.get(account, agentId)) === null) throw notFound('agent');
