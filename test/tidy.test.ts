@@ -70,7 +70,7 @@ const HEADER_LINES_MAX = 12;
  * commit why nothing could go instead.
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
-  bench: 8_930,
+  bench: 9_080,
   clickhouse: 6_310,
   clients: 1_200,
   dashboard: 18_050,
@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_060,
   'src/stores': 700,
   'src/streams': 2_760,
-  test: 77_450,
+  test: 77_620,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;
