@@ -17,6 +17,7 @@ t.test('a setting is set, taken back and audited', async (t) => {
   t.same(await accounts.get(id), {
     id,
     name,
+    status: 'active',
     agent_down_seconds: null,
     retention: null,
     quotas: NO_QUOTAS,
