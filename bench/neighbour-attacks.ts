@@ -94,10 +94,23 @@ export function attacks(): Attack[] {
     { name: '500 bodies of 8 MiB that drip', atOnce: 0, hold: drip },
     ...outside(),
     { name: 'batches of 100, 32 at once', atOnce: 32, asks: (turn) => post(`${EVENT}/batch`, BATCHES[turn % 8]!) },
+    {
+      name: 'batches of 100 that all match the guard set, 32 at once',
+      policies: GUARD_SET,
+      atOnce: 32,
+      asks: () => post(`${EVENT}/batch`, MATCHING),
+    },
   ];
 }
 
 const BATCHES = bodiesOf(100);
+/** Each with something to redact: their account is over its share of the loop at once. */
+const MATCHING = JSON.stringify({
+  events: Array.from({ length: 100 }, (_, i) => ({
+    type: 'prompt',
+    payload: { text: `${sampleText(i, 1_500)} write to jo.doe${i}@example.com and call +49 30 901820 ${i}` },
+  })),
+});
 
 function post(path: string, body: string): Ask {
   return { method: 'POST', path, body };
