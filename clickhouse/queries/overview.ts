@@ -1,6 +1,6 @@
 // The counts of an overview (GET /v1/overview): a window beside the same time a day and a week before. Each function is
-// one query, and one more where events waited for an approval, or have a cost. What is on the projection by time is
-// counted from there; tokens and costs, which it has not, and agents' own rows by the primary key. No payload is read.
+// one query, and one more where events waited for an approval, or have a cost. They read the projection by time; where
+// agents are named, the primary key. No payload is read.
 // Invariant: outcomes are final ones (final-outcome.ts), so a count is that of the list with the same filter.
 // Failure: a ClickHouseError; each part fails alone.
 import type { ClickHouse, QueryParams } from '../client.ts';
@@ -72,7 +72,7 @@ export async function overviewSums(
      GROUP BY GROUPING SETS ((), (model), (agent))
      ORDER BY sums[1] DESC, value LIMIT {max:UInt64} BY of`,
     { ...where.params, max },
-    { settings: PLAIN, ...signalOf(of) },
+    { settings: settingsOf({ agentId: of.agentId }), ...signalOf(of) },
   );
   const total = rows.find((row) => row.of === 'all')?.sums ?? [0, 0, 0];
   const by = (kind: 'model' | 'agent'): SumsOf => {
@@ -103,7 +103,7 @@ export async function overviewCosts(
     `SELECT max(priced_by) AS by, ${each((inside) => `countIf(${inside} AND cost IS NOT NULL)`)} AS priced,
        ${each((inside) => `countIf(${inside} AND cost IS NULL)`)} AS unpriced FROM events WHERE ${where.sql}`,
     where.params,
-    { settings: PLAIN, ...signalOf(of) },
+    { settings: settingsOf({ agentId: of.agentId }), ...signalOf(of) },
   );
   if (row === undefined || row.by === '') return null;
   return { ...row, ...(await overviewSums(clickhouse, account, { ...of, column: 'cost' })) };

@@ -96,13 +96,11 @@ export const overviewRoutes: Route[] = [
       const of = { windows, agentId, excludeAgents, settle: decisions.settle, signal: call.client.signal };
       const asked = { call, parts, of, inForce: await inForceFor(call, parts) };
       const [now, day, week] = windows.map(shownWindow) as [ShownWindow, ShownWindow, ShownWindow];
-      const caring = serviceOf(asked);
-      const attention = { ...(await attentionOf(asked)), ...(await caring) };
-      const counted = await countedOf(asked);
+      const [counted, attention, caring] = await Promise.all([countedOf(asked), attentionOf(asked), serviceOf(asked)]);
       const body: Overview = {
         ...{ zone, window: now, day_before: day, week_before: week },
         ...counted,
-        attention,
+        attention: { ...attention, ...caring },
       };
       const whole = Object.values(counted).every((part) => part !== null);
       return markIncomplete(json(200, body), complete && decisions.complete && whole);
@@ -203,6 +201,8 @@ async function costsOf({
   parts: { clickhouse, registry },
   of,
 }: OverviewQuery): Promise<OverviewCost | undefined> {
+  // A currency is for good.
+  if ((await registry.prices.get(account)).currency === null) return undefined;
   const costs = await ask(() => overviewCosts(clickhouse, account, { ...of, max: OVERVIEW_VALUES_MAX }));
   if (costs === null) return undefined;
   const { total, priced, unpriced, model, agent } = costs;
