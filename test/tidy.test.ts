@@ -70,8 +70,8 @@ const HEADER_LINES_MAX = 12;
  * commit why nothing could go instead.
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
-  bench: 9_080,
-  clickhouse: 6_310,
+  bench: 9_090,
+  clickhouse: 6_330,
   clients: 1_200,
   dashboard: 18_050,
   pipelines: 9_850,

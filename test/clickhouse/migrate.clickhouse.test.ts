@@ -176,7 +176,7 @@ t.test('with a cluster every table is replicated and made on all its nodes', asy
     for (const statement of statements) {
       t.match(
         statement,
-        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+ADD (COLUMN|INDEX|PROJECTION) IF NOT EXISTS\s)/,
+        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+(ADD (COLUMN|INDEX|PROJECTION) IF NOT EXISTS|DROP PROJECTION IF EXISTS|MATERIALIZE PROJECTION)\s)/,
         `${name}: idempotent, on the cluster`,
       );
       t.notMatch(statement, /non_replicated|\{\{|\}\}/);
