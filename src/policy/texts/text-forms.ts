@@ -96,9 +96,13 @@ function isShown(text: string, within: Reading | undefined): boolean {
   return isWritten(written, within) || isWritten(written.replaceAll('"', '\\"'), within);
 }
 
+/** So many characters may stand between two texts: what is looked for in vain is looked for no further. */
+const BETWEEN_MAX = 256;
+
 function isWritten(text: string, within: Reading): boolean {
-  const found = within.text.indexOf(text, within.at);
-  if (found >= 0) within.at = found + text.length;
+  const { at } = within;
+  const found = within.text.slice(at, at + text.length + BETWEEN_MAX).indexOf(text);
+  if (found >= 0) within.at = at + found + text.length;
   return found >= 0;
 }
 
