@@ -19,10 +19,11 @@ import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
 import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
+import { countAgainNow } from '../../src/registry/counted-again.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 
 // A Redis that lost its heads, or went back in time: the chain continues behind its newest block in ClickHouse, with a
-// marker that says which rows may be unknown to it.
+// marker that says which rows may be unknown to it. What it counted since is lost as well, and is counted again.
 
 /**
  * What is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf is
@@ -130,6 +131,7 @@ export class ChainWriter {
     const { account } = given[0]!;
     const chain = this.#options.keys.chainOf(stream);
     const isBehind = end !== undefined && end.n > (head?.n ?? 0);
+    if (isBehind && chain !== REGISTRY_CHAIN) await countAgainNow(this.#options, account);
     // Where even the head is lost, so is the stream: nothing of what was chained comes again.
     if (isBehind && head !== null && end.n - head.n <= BEYOND_MAX)
       await this.#learnBeyond(stream, account, { n: head.n, end: end.n });

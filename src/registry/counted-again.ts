@@ -1,5 +1,6 @@
 // What budgets and sequences count, of an account whose events Redis has lost again (called by who finds stored rows
-// that it lacks: pipelines/store/chain-recovery.ts): it lacks what these came to as well.
+// that it lacks, pipelines/store/chain-recovery.ts, or a chain that it lacks the end of, chain.ts): it lacks what these
+// came to as well.
 // Invariant: what is forgotten is read from the stored events again; until then it counts as unknown, which blocks.
 // Failure: Redis away: rejects, and is called again. Idempotent.
 import { inSlices } from '../common/async.ts';
@@ -19,4 +20,9 @@ export async function countAgain({ redis, keys }: RegistryStore, account: string
     await new SpendStore(redis, keys).run(account, [{ of: spendOf(id, terms, resetAt), operation: { op: 'forget' } }]);
   }
   return policies.flatMap((policy) => memoryWrites(keys, account, policy));
+}
+
+/** The same, with these writes. Killed in between it is to be called again. */
+export async function countAgainNow(store: RegistryStore, account: string): Promise<void> {
+  for (const [command, ...args] of await countAgain(store, account)) await store.redis.call(command!, args.map(String));
 }

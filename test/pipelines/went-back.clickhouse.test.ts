@@ -103,6 +103,31 @@ for (const isRunning of [true, false]) {
   });
 }
 
+t.test('what was counted since is counted again, where the chain of it is in ClickHouse', async (t) => {
+  const { world, redis, who } = await begin(t);
+  const counted = await counts({ world, redis, who });
+  const { redis: client, keys } = world;
+  const flushed = async () => (await client.xlen(keys.chainPending(keys.events(0)))) === 0;
+  await startPipelines(t, world, { processName: 'first' });
+  await submit(world, who, [{}, {}, {}]);
+  await settle(world, who.account);
+  t.ok(await eventually(flushed));
+  t.same(await counted(), ['1', '5']);
+  const kept = `${redis.servers[0]!.folder}/kept`;
+  cpSync(filesOf(redis), kept, { recursive: true });
+  await submit(world, who, [{}, {}]);
+  await settle(world, who.account);
+  t.ok(await eventually(flushed));
+  t.same(await counted(), ['1', '5'], 'and is known in the older file, too');
+  await putBack(redis.servers[0]!, kept);
+  await waitUntilReady(world.redis, 30_000);
+  await submit(world, who, [{}]);
+  await settle(world, who.account);
+  t.ok(await eventually(async () => (await counted()).join() === '0,0'), 'to be read from the rows');
+  t.same(await client.smembers(keys.activeSequences(who.account)), [SEQUENCE.id], 'as what occurred');
+  t.same(await recovered(world), [], 'no row was unknown to the chain');
+});
+
 t.test('what was stored since is chained again in slices, however much it is', async (t) => {
   const { world, redis, who } = await begin(t);
   const first = await startPipelines(t, world, { processName: 'first' });
