@@ -102,7 +102,7 @@ t.test('each of them ends the start at once, by the name of the setting and neve
   const withAddress = Object.values(SETTINGS).flatMap((setting) =>
     'address' in setting && 'secret' in setting ? [setting] : [],
   );
-  t.equal(withAddress.length, 3);
+  t.equal(withAddress.length, 4);
   const dataDir = folderOf(t);
   for (const { env, address } of withAddress) {
     const value = (password: string) => `${PROTOCOL[address]}://user:${password}@127.0.0.1:9`;
@@ -140,15 +140,21 @@ t.test('no secret setting reaches a log', async (t) => {
   t.notMatch(said, /Sesam|%C3%B6ffne/);
   t.notMatch(said, new URL(runtime.redisUrl).password, 'nor what was made up for the embedded engines');
 
-  const values = { redisUrl: 'redis://:Zauberwort1@h', bootstrapKey: 'k'.repeat(40), operatorKeys: OPERATORS.join() };
+  const values = {
+    redisUrl: 'redis://:Zauberwort1@h',
+    backupS3Url: 'https://id:Zauberwort2@h',
+    bootstrapKey: 'k'.repeat(40),
+    operatorKeys: OPERATORS.join(),
+  };
   const config = readConfig({
     ...{ GATEHOUSE_REDIS_URL: values.redisUrl, GATEHOUSE_BOOTSTRAP_KEY: values.bootstrapKey },
-    GATEHOUSE_OPERATOR_KEYS: values.operatorKeys,
+    ...{ GATEHOUSE_OPERATOR_KEYS: values.operatorKeys, GATEHOUSE_BACKUP_S3_URL: values.backupS3Url },
   });
   const secret = Object.values(SETTINGS).filter((setting) => 'secret' in setting);
-  t.equal(secret.length, 5, 'a new secret setting: is it masked?');
+  t.equal(secret.length, 6, 'a new secret setting: is it masked?');
   const keys = OPERATORS.map((one) => one.slice(one.indexOf(':') + 1));
-  t.same(secretsIn(config).sort(), [...Object.values(values), ...keys, 'Zauberwort1', 'Zauberwort1'].sort());
+  const passwords = ['Zauberwort1', 'Zauberwort1', 'Zauberwort2', 'Zauberwort2'];
+  t.same(secretsIn(config).sort(), [...Object.values(values), ...keys, ...passwords].sort());
 
   const script = `
     const { createLog } = await import(${JSON.stringify(assetPath('build/src/process/log.js'))});
@@ -175,6 +181,7 @@ t.test('a secret comes by its value or by a file, not by both and not by an empt
     GATEHOUSE_REDIS_URL: 'redis://:Zauberwort1@h',
     GATEHOUSE_CLICKHOUSE_URL: 'http://u:Zauberwort1@h',
     GATEHOUSE_SMTP_URL: 'smtp://u:Zauberwort1@h',
+    GATEHOUSE_BACKUP_S3_URL: 'https://id:Zauberwort1@h',
     GATEHOUSE_OPERATOR_KEYS: OPERATORS.join('\n'),
   };
   t.same(secrets.map(({ env }) => env).sort(), Object.keys(values).sort(), 'every secret is tried');
