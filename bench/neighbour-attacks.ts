@@ -108,7 +108,7 @@ const BATCHES = bodiesOf(100);
 const MATCHING = JSON.stringify({
   events: Array.from({ length: 100 }, (_, i) => ({
     type: 'prompt',
-    payload: { text: `${sampleText(i, 1_500)} write to jo.doe${i}@example.com and call +49 30 901820 ${i}` },
+    payload: { text: `${sampleText(i, 1_500)} write to jo.doe${i}@example.com before noon` },
   })),
 });
 

@@ -197,9 +197,9 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
   // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in
   // approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request and other_session
   // in sessions.path.test.ts, revision_conflict in revisions.path.test.ts, on_hold in retention.path.test.ts,
-  // quota_exceeded in quotas.path.test.ts, account_suspended in admin-accounts.path.test.ts; internal is in admission.socket.test.ts,
-  // headers_too_large in transports.socket.test.ts, length_required in wire.socket.test.ts, request_timeout of the
-  // HTTP server itself; unavailable below.
+  // quota_exceeded in quotas.path.test.ts, account_suspended in admin-accounts.path.test.ts; internal is in
+  // admission.socket.test.ts, headers_too_large in transports.socket.test.ts, length_required in wire.socket.test.ts,
+  // request_timeout of the HTTP server itself; unavailable below.
   const covered = [
     ...Object.keys(rows),
     'account_suspended',
