@@ -30,9 +30,6 @@ export class Redaction {
   #wanted: Uint8Array;
   /** Needles that may be spread over several lines. */
   #ofLines: readonly Detector[];
-  /** The scanner is used by nothing else until the event is done, and has begun. */
-  #isOfOneEvent = false;
-  #isBegun = false;
   #finders: (Finder | undefined)[] = [];
 
   /** `traceKey`: the account's, so that an id cannot be found by trying. */
@@ -58,7 +55,6 @@ export class Redaction {
     among.#scanner = this.#scanner;
     among.#finders = this.#finders;
     among.#wanted = found;
-    among.#isOfOneEvent = true;
     const { needles } = this.#scanner;
     among.#ofLines = this.#ofLines.filter((detector) =>
       needles.some((needle, i) => needle.detector === detector && wanted[i] === 1),
@@ -136,9 +132,7 @@ export class Redaction {
 
   #spansAsItIs(text: string, budget: Budget, spans: NamedSpan[]): void {
     budget.spend(STRING_UNITS + this.#wanted.length * text.length);
-    if (this.#isBegun) this.#scanner.beginAgain(text.length);
-    else this.#scanner.begin(this.#wanted, text.length);
-    this.#isBegun = this.#isOfOneEvent;
+    this.#scanner.begin(this.#wanted, text.length);
     let isHit = false;
     do isHit = this.#scanner.scan(text) || isHit;
     while (!this.#scanner.isDone());

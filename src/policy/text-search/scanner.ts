@@ -83,11 +83,14 @@ export class Scanner {
   #searching: readonly Group[] = [];
   /** Needles that are asked one by one, in place of all groups; null: they are not. */
   #few: readonly number[] | null = null;
+  /** The candidates of needles as V8 reads them; null: it does not, or it is a pattern. */
+  readonly #candidates: readonly (RegExp | null)[];
   /** Needles that were settled by the latest `scan`. */
   #settled = 0;
 
   constructor(needles: readonly Needle[]) {
     this.needles = needles;
+    this.#candidates = needles.map(({ detector }) => (detector === null ? null : quickOf(detector)));
     this.found = new Uint8Array(needles.length);
     this.#wanted = new Uint8Array(needles.length).fill(1);
     const plain = needles.flatMap((needle, i) => {
@@ -114,7 +117,7 @@ export class Scanner {
     this.#characters = characters;
     this.#budget.begin(Number.POSITIVE_INFINITY, here);
     this.#pass = 0;
-    this.#few = fewOf(this.needles, wanted);
+    this.#few = fewOf(this.#candidates, wanted);
     if (this.#few !== null) {
       this.#searching = NO_GROUPS;
       return;
@@ -122,12 +125,6 @@ export class Scanner {
     if (this.#isAnyOver()) this.#split();
     for (const group of this.#groups) group.begin(wanted, characters, 'warm');
     this.#searching = this.#groups.length <= PASS_GROUPS ? this.#groups : this.#groups.slice(0, PASS_GROUPS);
-  }
-
-  /** The same for the next text of the same needles. */
-  beginAgain(characters: number): void {
-    if (this.#few === null) this.begin(this.#wanted, characters);
-    else this.found.fill(FOUND.no);
   }
 
   /** Units of work since `begin`. */
@@ -226,7 +223,7 @@ export class Scanner {
   #scanFew(few: readonly number[], text: string): boolean {
     this.#budget.spend(STRING_UNITS);
     for (const needle of few) {
-      if (!this.#isSearchedFor(needle) || !quickOf(this.needles[needle]!.detector!)!.test(text)) continue;
+      if (!this.#isSearchedFor(needle) || !this.#candidates[needle]!.test(text)) continue;
       if (this.#isSettled(needle, text)) this.#note(needle, FOUND.yes);
     }
     return this.#settled > 0;
@@ -384,18 +381,17 @@ const FEW_MAX = 3;
 const quick = new Map<string, RegExp | null>();
 
 /** null: they are many, or there is a pattern among them, or a detector whose candidate is no expression of V8's. */
-function fewOf(needles: readonly Needle[], wanted: Uint8Array): number[] | null {
+function fewOf(candidates: readonly (RegExp | null)[], wanted: Uint8Array): number[] | null {
   const few: number[] = [];
   for (let needle = 0; needle < wanted.length; needle++) {
     if (wanted[needle] === 0) continue;
-    const { detector } = needles[needle]!;
-    if (few.length === FEW_MAX || detector === null || quickOf(detector) === null) return null;
+    if (few.length === FEW_MAX || candidates[needle] === null) return null;
     few.push(needle);
   }
   return few;
 }
 
-/** The candidate as V8 reads it: candidates take no more than a bounded number of characters from where they begin. */
+/** null: V8 does not read it. Candidates take no more than a bounded number of characters from where they begin. */
 function quickOf({ candidate }: Detector): RegExp | null {
   let expression = quick.get(candidate);
   if (expression === undefined) {
