@@ -5,7 +5,7 @@
 // between two events. More in line is refused for that account alone (503), as is who waits for too long.
 // Failure: none of its own; what a step throws ends the submission. Who has left meanwhile is not judged on.
 import { setImmediate as nextRound } from 'node:timers/promises';
-import { ServiceError } from '../common/errors.ts';
+import { notRecorded, type ServiceError } from '../common/errors.ts';
 import { FairQueue, QueueFull } from '../common/fair-queue.ts';
 
 /** An account has so many in line: each keeps its body in memory, a quarter of a megabyte at most. */
@@ -44,8 +44,5 @@ function isLeft(step: () => boolean): boolean {
 }
 
 function refusal(why: string): ServiceError {
-  return new ServiceError('unavailable', `What of this account takes long to judge ${why}; nothing was recorded.`, {
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
+  return notRecorded(`What of this account takes long to judge ${why}`);
 }

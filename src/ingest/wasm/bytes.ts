@@ -7,6 +7,11 @@
   return -1;
 }
 
+/** Are there four digits of one? */
+@inline export function isUnit(p: usize): bool {
+  return (hex(load<u8>(p)) | hex(load<u8>(p, 1)) | hex(load<u8>(p, 2)) | hex(load<u8>(p, 3))) >= 0;
+}
+
 @inline export function unit(p: usize): u32 {
   return <u32>(hex(load<u8>(p)) << 12 | hex(load<u8>(p, 1)) << 8 | hex(load<u8>(p, 2)) << 4 | hex(load<u8>(p, 3)));
 }

@@ -4,7 +4,7 @@
 // Invariant: where nothing is odd, the folded form of each string of the stretch is what `rewrite` makes of it, and the
 // stretch itself where there is nothing else in it. What depends on its neighbours is looked at here, or odd.
 // A stretch is JSON: what is written stays JSON, but for code points that are no longer escaped.
-import { copyRun, hex, unit } from './bytes';
+import { copyRun, isUnit, unit } from './bytes';
 import {
   CLASS_DIGIT,
   CLASS_DROPPED,
@@ -184,11 +184,6 @@ export function decode(from: usize, to: usize, out: usize, backslashes: usize): 
 @inline function isEscape(p: usize, backslashes: usize): bool {
   if (at(p) != BACKSLASH || at(p + backslashes) != LETTER_U) return false;
   return backslashes == 1 || (at(p + 1) == BACKSLASH && isUnit(p + 3));
-}
-
-/** Four digits of a code point. */
-@inline function isUnit(p: usize): bool {
-  return (hex(at(p)) | hex(at(p + 1)) | hex(at(p + 2)) | hex(at(p + 3))) >= 0;
 }
 
 /** `behind` its escape. */

@@ -26,7 +26,7 @@ import {
 } from './layout';
 import { recordOf } from './record';
 import { findSigns, foldedAt, hasSigns } from './signs';
-import { digit, hashOf, hex, is4, isDots, oddOnes, plain, typeOf } from './bytes';
+import { digit, hashOf, is4, isDots, isUnit, oddOnes, plain, typeOf } from './bytes';
 import { mayBeginJson, mayHoldJson, unescape } from './inner-text';
 import { beginUsage, isHolder, isUsage, noteUsage, usageTotal } from './usage';
 import { hasBelow, memberOf, noteElsewhere, noteValue, watchPayload } from './watched';
@@ -78,10 +78,7 @@ export function placeKeyHashes(at: usize): void {
   return p;
 }
 
-function isHex4(p: usize): bool {
-  if (p + 4 > end) return false;
-  return (hex(load<u8>(p)) | hex(load<u8>(p, 1)) | hex(load<u8>(p, 2)) | hex(load<u8>(p, 3))) >= 0;
-}
+function isHex4(p: usize): bool { return p + 4 <= end && isUnit(p); }
 
 /** Inside of a text it is for the engine to read, but for what was noted where it stands. */
 @inline function noteEscape(isOfCodePoint: bool): void {
