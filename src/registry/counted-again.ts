@@ -6,8 +6,9 @@
 import { inSlices } from '../common/async.ts';
 import { compileRule } from '../policy/compile.ts';
 import type { BudgetTerms } from '../policy/kinds/spend-budget.ts';
-import { SpendStore } from '../policy/quotas/spend-store.ts';
+import { type SpendRequest, SpendStore } from '../policy/quotas/spend-store.ts';
 import { spendOf } from '../policy/spends/spend-form.ts';
+import { acknowledging } from '../redis/client.ts';
 import type { CommandArgs, RegistryStore } from './commit.ts';
 import { readPolicy } from './policy-record.ts';
 import { memoryWrites } from './sequence-memories.ts';
@@ -15,14 +16,17 @@ import { memoryWrites } from './sequence-memories.ts';
 /** Forgets what budgets have counted; answers the writes that forget what sequences know. */
 export async function countAgain({ redis, keys }: RegistryStore, account: string): Promise<CommandArgs[]> {
   const policies = await inSlices(await redis.hvals(keys.policies(account)), readPolicy);
-  for (const { id, reset_at: resetAt, ...policy } of policies.filter(({ type }) => type === 'budget')) {
+  const budgets = policies.filter(({ type }) => type === 'budget');
+  const forgotten = budgets.map(({ id, reset_at: resetAt, ...policy }): SpendRequest => {
     const terms = compileRule({ id, ...policy }).terms as BudgetTerms;
-    await new SpendStore(redis, keys).run(account, [{ of: spendOf(id, terms, resetAt), operation: { op: 'forget' } }]);
-  }
+    return { of: spendOf(id, terms, resetAt), operation: { op: 'forget' } };
+  });
+  await new SpendStore(redis, keys).run(account, forgotten);
   return policies.flatMap((policy) => memoryWrites(keys, account, policy));
 }
 
 /** The same, with these writes. Killed in between it is to be called again. */
 export async function countAgainNow(store: RegistryStore, account: string): Promise<void> {
-  for (const [command, ...args] of await countAgain(store, account)) await store.redis.call(command!, args.map(String));
+  for (const [command, key, ...args] of await countAgain(store, account))
+    await acknowledging(store.redis).call(command, key, ...args);
 }
