@@ -77,7 +77,7 @@ export class Feed {
   constructor(parts: FeedParts) {
     this.#parts = parts;
     const { keys } = parts;
-    const events = Array.from({ length: keys.partitions }, (_, partition) => keys.chainOf(keys.events(partition)));
+    const events = keys.ofPartitions((partition) => keys.chainOf(keys.events(partition)));
     this.#chains = [REGISTRY_CHAIN, ...events];
   }
 

@@ -29,7 +29,7 @@ const PENDING_AT_ONCE = 20;
 
 /** The streams whose entries may be about this account. */
 export function streamsOf(keys: Keys, account: string): string[] {
-  const events = Array.from({ length: keys.partitions }, (_, partition) => keys.events(partition));
+  const events = keys.ofPartitions(keys.events);
   return [...events, keys.journal(keys.shardOf(account))];
 }
 

@@ -119,6 +119,11 @@ export class Keys {
     return partition === undefined ? 'registry' : `events-${partition}`;
   }
 
+  /** One thing of each partition. */
+  ofPartitions<T>(of: (partition: number) => T): T[] {
+    return Array.from({ length: this.partitions }, (_, partition) => of(partition));
+  }
+
   // -- registry shards
 
   /** One key of each registry shard. */
@@ -372,7 +377,7 @@ export class Keys {
 
   /** String, epoch ms, PEXPIRE 1 minute, one beside the keys of each partition and shard: `/readyz` writes them. */
   probes = (): string[] => [
-    ...Array.from({ length: this.partitions }, (_, partition) => this.#p(partition, 'probe')),
+    ...this.ofPartitions((partition) => this.#p(partition, 'probe')),
     ...this.ofShards((shard) => this.#r(shard, 'probe')),
   ];
 

@@ -77,9 +77,8 @@ export async function answerOnce(
 }
 
 async function isUsedByEvents({ redis, keys }: RegistryStore, account: string, key: string): Promise<boolean> {
-  const partitions = Array.from({ length: keys.partitions }, (_, partition) => partition);
   const found = await Promise.all(
-    partitions.map((partition) => redis.exists(keys.idempotency(partition, account, key))),
+    keys.ofPartitions((partition) => redis.exists(keys.idempotency(partition, account, key))),
   );
   return found.some((there) => there > 0);
 }

@@ -53,9 +53,8 @@ export class HeldSpans {
 
   /** The oldest of each partition. */
   async oldest(): Promise<HeldRequest[]> {
-    const partitions = Array.from({ length: this.#keys.partitions }, (_, partition) => partition);
     const all = await Promise.all(
-      partitions.map((partition) =>
+      this.#keys.ofPartitions((partition) =>
         this.#redis.xrange(this.#keys.heldSpans(partition), '-', '+', 'COUNT', LOOKED_AT_MAX),
       ),
     );

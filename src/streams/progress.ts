@@ -28,7 +28,7 @@ export class Progress {
 
   /** The progress of events: stored (`store`), or inspected for what is unusual (`anomaly`). */
   ofEvents(group: Group): Promise<Settled> {
-    const streams = Array.from({ length: this.#keys.partitions }, (_, partition) => this.#keys.events(partition));
+    const streams = this.#keys.ofPartitions(this.#keys.events);
     return this.#shared(`events ${group}`, () => this.#read(streams, group));
   }
 

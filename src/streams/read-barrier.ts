@@ -87,9 +87,7 @@ export class ReadBarrier {
 
   async #waitForEventStreams(account: string, agent: string | null, group: Group): Promise<boolean> {
     if (agent !== null) return this.#wait(this.#keys.events(this.#keys.partitionOf(account, agent)), group);
-    const all = Array.from({ length: this.#keys.partitions }, (_, partition) =>
-      this.#wait(this.#keys.events(partition), group),
-    );
+    const all = this.#keys.ofPartitions((partition) => this.#wait(this.#keys.events(partition), group));
     return (await Promise.all(all)).every((complete) => complete);
   }
 

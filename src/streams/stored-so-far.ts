@@ -20,12 +20,11 @@ const LOOK_MS = 100;
 
 /** Each stream with each group that reads it, by the step that they are part of. */
 export function readersOf(keys: Keys): { events: Read[]; signals: Read[]; journal: Read[] } {
-  const partitions = Array.from({ length: keys.partitions }, (_, partition) => partition);
   const readBy = (streams: string[], groups: readonly string[]) =>
     streams.flatMap((stream) => groups.map((group) => ({ stream, group })));
   return {
-    events: readBy(partitions.map(keys.events), EVENT_GROUPS),
-    signals: readBy(partitions.map(keys.signals), SIGNAL_GROUPS),
+    events: readBy(keys.ofPartitions(keys.events), EVENT_GROUPS),
+    signals: readBy(keys.ofPartitions(keys.signals), SIGNAL_GROUPS),
     journal: readBy(keys.ofShards(keys.journal), JOURNAL_GROUPS),
   };
 }
@@ -35,7 +34,7 @@ export async function waitUntilStored(stores: Stores, waitMs: number): Promise<s
   const { events, signals, journal } = readersOf(stores.keys);
   const chained = [...new Set([...events, ...journal].map(({ stream }) => stream))];
   const steps: [what: string, begin: () => Promise<Condition>][] = [
-    ['requests of spans are held', () => left(stores, partitionsOf(stores.keys).map(stores.keys.heldSpans))],
+    ['requests of spans are held', () => left(stores, stores.keys.ofPartitions(stores.keys.heldSpans))],
     ['events are not processed', () => reached(stores, events)],
     ['signals are not processed', () => reached(stores, signals)],
     ['changes are not stored', () => reached(stores, journal)],
@@ -55,7 +54,8 @@ export async function waitUntilStored(stores: Stores, waitMs: number): Promise<s
 /** How many entries could not be processed: they are acknowledged, and in Redis alone. */
 export async function countDeadLetters({ redis, keys }: Stores): Promise<number> {
   const streams = [
-    ...partitionsOf(keys).flatMap((partition) => [keys.dead(partition), keys.signalsDead(partition)]),
+    ...keys.ofPartitions(keys.dead),
+    ...keys.ofPartitions(keys.signalsDead),
     ...keys.ofShards(keys.journalDead),
   ];
   return (await Promise.all(streams.map((stream) => redis.xlen(stream)))).reduce((sum, n) => sum + n, 0);
@@ -79,8 +79,4 @@ async function left({ redis }: Stores, streams: readonly string[]): Promise<Cond
     const older = await Promise.all(waiting.map(({ stream, id }) => redis.xrange(stream, '-', id, 'COUNT', 1)));
     return older.every((entries) => entries.length === 0);
   };
-}
-
-function partitionsOf({ partitions }: Keys): number[] {
-  return Array.from({ length: partitions }, (_, partition) => partition);
 }
