@@ -1,5 +1,5 @@
 -- The overview sums tokens and costs over three days of an account by time (queries/overview.ts). Without them in by_time it read the table by its
--- key, most rows of a month: of ten million rows the two sums were more than half of its time.
+-- key, most rows of a month: GET /v1/overview over three million took 155 ms in place of 103.
 
 ALTER TABLE {{database}}.events{{on_cluster}} DROP PROJECTION IF EXISTS by_time;
 
