@@ -188,13 +188,13 @@ export class Drain<T, Plan> {
   async run(): Promise<void> {
     this.#options.work.begin?.(this.#options.lease);
     try {
-      const { position, comparedTo } = await this.#retryForever(() => this.#options.reader.begin());
+      const { position, comparedTo, comparedFrom } = await this.#retryForever(() => this.#options.reader.begin());
       const kept = await this.#retryForever(() => this.#options.reader.manifest<Plan>());
       this.#acknowledged = position;
       this.#comparedTo = comparedTo ?? '0-0';
       if (comparedTo !== null) this.#options.work.wentBack?.(this.#options.reader.stream);
       if (kept !== null) await this.#recover(kept);
-      if (comparedTo !== null) await this.#compare(position);
+      if (comparedTo !== null) await this.#compare(comparedFrom);
       while (!this.#stop.signal.aborted) await this.#round();
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
@@ -270,12 +270,13 @@ export class Drain<T, Plan> {
   }
 
   /** Deals with what was there when the drain began, and then with what was stored and is there no more. */
-  async #compare(position: string): Promise<void> {
+  async #compare(comparedFrom: string): Promise<void> {
     const comparedTo = this.#comparedTo;
     // A group at the start of its stream is new, as at the first start of a service: no reason to warn an operator.
-    const isNew = position === '0-0';
+    const isNew = comparedFrom === '0-0';
     if (isNew) countNew(this.#options.log);
-    else if (comparedTo !== position) this.#options.log.warn({ position, comparedTo }, 'stream.may_have_gone_back');
+    else if (comparedTo !== comparedFrom)
+      this.#options.log.warn({ comparedFrom, comparedTo }, 'stream.may_have_gone_back');
     while (!this.#stop.signal.aborted && compareIds(this.#acknowledged, comparedTo) < 0) {
       const before = this.#acknowledged;
       await this.#round();
@@ -285,7 +286,7 @@ export class Drain<T, Plan> {
     // What is left is compared by the next owner.
     if (this.#stop.signal.aborted) return;
     const { reader, work } = this.#options;
-    const fromMs = isNew ? null : Number(position.split('-')[0]) - BEFORE_MS;
+    const fromMs = isNew ? null : Number(comparedFrom.split('-')[0]) - BEFORE_MS;
     await this.#retryForever(async () => {
       for await (const writes of work.compared?.(reader.stream, fromMs) ?? []) await reader.write(writes);
       await reader.endCompared();

@@ -108,6 +108,7 @@ export class Keys {
   watermark = (stream: string, group: string) => `${stream}:watermark:${group}`;
   /** String: the run of Redis in which the group has worked last (redis-run.lua). */
   run = (stream: string, group: string) => `${stream}:run:${group}`;
+  comparedFrom = (stream: string, group: string) => `${stream}:compared-from:${group}`;
 
   /** Hash account id -> `<n>:<hash>`: where the account's audit chain of this stream stands. Stays. */
   chainHeads = (stream: string) => `${stream}:chain:heads`;

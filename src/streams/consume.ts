@@ -39,7 +39,7 @@ export type BinaryCommandArgs = readonly [command: string, key: string, ...args:
 type Manifest<Plan> = { first: string; last: string; entries: number; attempts: number; plan: Plan };
 export type KeptManifest<Plan> = { manifest: Manifest<Plan>; ageMs: number };
 
-const begin = new Script<[watermark: string, run: string, kept: string, last: string]>(
+const begin = new Script<[watermark: string, run: string, kept: string, last: string, from: string]>(
   'stream-begin',
   withRun(readAsset('src/redis/stream-begin.lua')),
 );
@@ -54,9 +54,9 @@ const write = new Script<number | null>('stream-write', withRun(readAsset('src/r
 
 /**
  * `comparedTo`: the group does not know this run of Redis, and what lies up to there may have been dealt with; null:
- * it does.
+ * it does. `comparedFrom`: the position when its comparison began; batches of it, and owners, may have ended since.
  */
-type Begin = { position: string; comparedTo: string | null };
+type Begin = { position: string; comparedTo: string | null; comparedFrom: string };
 
 type StreamReaderOptions = {
   redis: Commands;
@@ -80,6 +80,7 @@ export class StreamReader {
   readonly #manifestKey: string;
   readonly #watermarkKey: string;
   readonly #runKey: string;
+  readonly #comparedFromKey: string;
   readonly #window: StreamWindow;
   /** A reader lives as long as its lease. */
   constructor(options: StreamReaderOptions, lease: Lease) {
@@ -91,23 +92,24 @@ export class StreamReader {
     this.#manifestKey = options.keys.manifest(options.stream, options.group);
     this.#watermarkKey = options.keys.watermark(options.stream, options.group);
     this.#runKey = options.keys.run(options.stream, options.group);
+    this.#comparedFromKey = options.keys.comparedFrom(options.stream, options.group);
   }
 
   /** `position`: the last entry that the group has acknowledged. Before anything else. */
   async begin(): Promise<Begin> {
-    const names = [this.stream, this.#watermarkKey, this.#runKey];
-    const [position, run, kept, last] = await begin.run(this.#options.redis, names, []);
+    const names = [this.stream, this.#watermarkKey, this.#runKey, this.#comparedFromKey];
+    const [position, run, kept, last, comparedFrom] = await begin.run(this.#options.redis, names, []);
     this.#lease.run = run;
-    if (run !== '' && run === kept) return { position, comparedTo: null };
+    if (run !== '' && run === kept) return { position, comparedTo: null, comparedFrom };
     // Of what other readers hold of it some may not be there.
     this.#window.forget();
-    return { position, comparedTo: last };
+    return { position, comparedTo: last, comparedFrom };
   }
 
   /** After what `begin` said is to be compared: keeps this run of Redis as the group's. */
   async endCompared(): Promise<void> {
     const { run } = this.#lease;
-    await this.write(run === '' ? [] : [['set', this.#runKey, run]]);
+    await this.write([['del', this.#comparedFromKey], ...(run === '' ? [] : [['set', this.#runKey, run] as const])]);
   }
 
   /** The pipeline's writes beside any batch. */

@@ -10,6 +10,9 @@ import type { BudgetTerms } from '../../src/policy/kinds/spend-budget.ts';
 import { SpendStore } from '../../src/policy/quotas/spend-store.ts';
 import { spendOf } from '../../src/policy/spends/spend-form.ts';
 import { waitUntilReady } from '../../src/redis/client.ts';
+import { StreamReader } from '../../src/streams/consume.ts';
+import { EVENT_GROUPS } from '../../src/streams/groups.ts';
+import { acquireLease } from '../../src/streams/lease.ts';
 import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../audit/harness.ts';
 import { eventually } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
@@ -162,4 +165,33 @@ t.test('what was stored since is chained again in slices, however much it is', a
   await submit(world, who, [{}]);
   await settle(world, who.account);
   t.match(await world.verify(who.account), { valid: true, faults: 0, unchained: 0, recovered: MANY });
+});
+
+t.test('what an owner had begun to compare, the next one compares from the same place', async (t) => {
+  const { world, redis, who } = await begin(t);
+  const { redis: client, keys } = world;
+  const first = await startPipelines(t, world, { processName: 'first' });
+  await submit(world, who, [{}]);
+  await settle(world, who.account);
+  const kept = `${redis.servers[0]!.folder}/kept`;
+  cpSync(filesOf(redis), kept, { recursive: true });
+  const lost = await submit(world, who, [{}, {}, {}]);
+  await settle(world, who.account);
+  await first.pipelines.stop();
+  await putBack(redis.servers[0]!, kept);
+  await waitUntilReady(client, 30_000);
+  const stream = keys.events(0);
+  const leaseKeys = { lease: keys.lease(stream, 'store'), fence: keys.fence(stream, 'store') };
+  const lease = (await eventually(() => acquireLease(client, leaseKeys, { owner: 'stopped', retake: true })))!;
+  const of = { redis: client, keys, stream, dead: keys.dead(0), group: 'store', groups: EVENT_GROUPS };
+  const reader = new StreamReader(of, lease);
+  const { position } = await reader.begin();
+  // As if its batches had gone on for two minutes before it was stopped.
+  await reader.ack(`${Number(position.split('-')[0]) + 120_000}-0`, []);
+  await lease.release();
+  await startPipelines(t, world, { processName: 'second' });
+  t.ok(await eventually(async () => (await recovered(world)).length > 0, 20_000));
+  t.match((await recovered(world))[0], { chain: 'events-0', entries: lost.length });
+  t.match(await world.verify(who.account), { valid: true, faults: 0, recovered: lost.length });
+  t.equal(await client.exists(keys.comparedFrom(stream, 'store')), 0, 'and then forgets it');
 });
