@@ -71,7 +71,7 @@ const HEADER_LINES_MAX = 12;
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   bench: 9_090,
-  clickhouse: 6_330,
+  clickhouse: 6_370,
   clients: 1_200,
   dashboard: 18_050,
   pipelines: 9_850,
@@ -81,7 +81,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/backup': 750,
   'src/chdb-server': 1_500,
   'src/checks': 630,
-  'src/commands': 2_200,
+  'src/commands': 2_215,
   'src/common': 4_610,
   'src/egress': 740,
   'src/embedded': 2_300,
@@ -95,10 +95,10 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/process': 950,
   'src/processes': 1_900,
   'src/redis': 3_300,
-  'src/registry': 9_060,
+  'src/registry': 9_070,
   'src/stores': 700,
   'src/streams': 2_760,
-  test: 77_650,
+  test: 77_720,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

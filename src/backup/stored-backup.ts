@@ -2,6 +2,7 @@
 // them back by RESTORE. Redis is not in it: once all that was acknowledged is stored (streams/stored-so-far.ts), the
 // tables have it, the registry among it, and an empty Redis is filled from them.
 //   PREFIX/MOMENT/chain      the audit chain, taken first: each row that it knows is then among the others
+//   PREFIX/MOMENT/log        the audit log, then: each change that it records is among the others
 //   PREFIX/MOMENT/tables     all other tables
 //   PREFIX/MOMENT/files      keys of the data folder
 //   PREFIX/MOMENT/manifest.… what is there and its SHA-256, written last
@@ -25,7 +26,8 @@ export type StoredManifest = Pick<BackupManifest, 'product' | 'format' | 'versio
 type NamedManifest = { name: string; manifest: StoredManifest };
 export type SmallFile = { name: string; text: string };
 
-const CHAIN = 'audit_chain';
+/** What is taken by itself, in this order, and before all other tables. */
+const BEFORE = { chain: 'audit_chain', log: 'audit_log' };
 const POLL_MS = 300;
 const ERROR_CHARACTERS_MAX = 500;
 /** The longest chain of bases: each is read before a restore. */
@@ -48,9 +50,11 @@ export async function backUpTables(making: Making): Promise<NamedManifest> {
   const name = backupName(moment);
   const base = making.full ? undefined : await newestBackup(storage);
   const { database } = clickhouse;
-  await backUp(making, `TABLE ${database}.${CHAIN}`, { to: `${name}/chain`, base: base && `${base.name}/chain` });
-  const others = `DATABASE ${database} EXCEPT TABLES ${database}.${CHAIN}`;
-  await backUp(making, others, { to: `${name}/tables`, base: base && `${base.name}/tables` });
+  const put = (what: string, part: string) =>
+    backUp(making, what, { to: `${name}/${part}`, base: base && `${base.name}/${part}` });
+  const tables = Object.entries(BEFORE).map(([part, table]) => [part, `${database}.${table}`] as const);
+  for (const [part, table] of tables) await put(`TABLE ${table}`, part);
+  await put(`DATABASE ${database} EXCEPT TABLES ${tables.map(([, table]) => table).join(', ')}`, 'tables');
   for (const file of files) await storage.write(`${name}/files/${file.name}`, file.text);
   const objects = await storage.objects(`${name}/`);
   const manifest: StoredManifest = {
@@ -122,7 +126,8 @@ export async function restoreTables(
   try {
     const source = (part: string) => `FROM ${storage.engine(`${name}/${part}`)} SETTINGS ${SAME_KEY}`;
     await run(server, `RESTORE DATABASE ${from} AS ${into} ${source('tables')}`);
-    await run(server, `RESTORE TABLE ${from}.${CHAIN} AS ${into}.${CHAIN} ${source('chain')}`);
+    for (const [part, table] of Object.entries(BEFORE))
+      await run(server, `RESTORE TABLE ${from}.${table} AS ${into}.${table} ${source(part)}`);
   } catch (error) {
     await server.command(`DROP DATABASE IF EXISTS ${into} SYNC`);
     throw error;

@@ -5,6 +5,7 @@
 // Redis is filled last.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { dropBeyondLog, type Unrecorded } from '../../clickhouse/queries/rows-beyond-log.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { aboutBackup, BackupError, isBackupName } from '../backup/backup-manifest.ts';
 import { KEY_FILES } from '../backup/embedded-backup.ts';
@@ -22,6 +23,7 @@ import { writeToTerminal } from '../process/report-failure.ts';
 import { clickhouseReady, makeClickHouse, migrateTables, STORES_READY_MS_MAX } from '../processes/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
+import { rewriteResources } from '../registry/history.ts';
 import { presenceOf } from '../registry/presence.ts';
 import { countDeadLetters, readersOf, waitUntilStored } from '../streams/stored-so-far.ts';
 import { type Command, type Context, UsageError } from './context.ts';
@@ -30,6 +32,10 @@ import { withRedis } from './with-redis.ts';
 
 /** Pipelines are seconds behind. Longer means that they stand still, or that more comes in than they can store. */
 const STORED_MS_MAX = 120_000;
+/** What was committed before a moment was so by the clocks of all fronts, less this. */
+const CLOCKS_APART_MS = 60_000;
+
+type Stores = { redis: Commands; keys: Keys };
 
 export const backupToS3: Command = async (context) => {
   const { config, args, options, print } = context;
@@ -88,8 +94,11 @@ export const restoreFromS3: Command = async (context) => {
     try {
       const files = await restoreTables(storage, backup, { server, into: full.clickhouseDatabase });
       await migrateTables(full, { redis: undefined, say: writeToTerminal });
-      await goOnBehind(stores, Date.parse(manifest.moment));
+      const momentMs = Date.parse(manifest.moment);
+      await goOnBehind(stores, momentMs);
+      const unrecorded = await dropBeyondLog(clickhouse, momentMs - CLOCKS_APART_MS);
       const counts = await rebuildFromTables(stores, clickhouse);
+      await record(stores, unrecorded);
       print(`restored ${place}: ${JSON.stringify(counts)}`);
       for (const file of files.filter(({ name: of }) => KEY_FILES.test(of))) print(keepKeyFile(full.dataDir, file));
     } finally {
@@ -100,10 +109,18 @@ export const restoreFromS3: Command = async (context) => {
 };
 
 /** The audit chain may lack rows that were stored since: with this place the pipelines look for them as they begin. */
-async function goOnBehind({ redis, keys }: { redis: Commands; keys: Keys }, momentMs: number): Promise<void> {
+async function goOnBehind({ redis, keys }: Stores, momentMs: number): Promise<void> {
   const { events, journal } = readersOf(keys);
   for (const { stream, group } of [...events, ...journal])
     if (group === 'store') await redis.set(keys.watermark(stream, group), `${momentMs}-0`);
+}
+
+/** What has no entry in the audit log gets one, and a policy a revision that it vouches for. */
+async function record(stores: Stores, unrecorded: readonly Unrecorded[]): Promise<void> {
+  if (unrecorded.length === 0) return;
+  const nameOf = ({ account, kind, id }: Unrecorded) => `${account} ${kind} ${id}`;
+  const names = new Set(unrecorded.map(nameOf));
+  await rewriteResources(stores, Date.now(), (account, { kind, id }) => names.has(nameOf({ account, kind, id })));
 }
 
 /** A backup by its name, or the newest one of the place. */

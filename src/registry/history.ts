@@ -1,5 +1,6 @@
 // Writes the registry into a ClickHouse that has lost it: its folder was deleted, or another one was given. Without
-// that a Redis that is lost later, too, could not be restored, and nothing would say so until then.
+// that a Redis that is lost later, too, could not be restored, and nothing would say so until then. Or those resources
+// alone whose last change the audit log of a restored ClickHouse does not know.
 // Asked where ClickHouse knows no account at all, by the code that has just found that out (recovery.ts). What is in
 // Redis goes through the journal again, as changes that change nothing; the pipelines bring it in.
 // Invariant: a new installation is none that lost something: its journal still waits. Safe to repeat. What events and
@@ -38,10 +39,22 @@ export async function rewriteHistory(store: RegistryStore): Promise<number> {
   const { redis, keys } = store;
   const at = nowOf(store);
   await redis.set(keys.historyMissing(), new Date(at).toISOString(), 'PX', SAID_MS);
+  return rewriteResources(store, at, () => true);
+}
+
+/** `isMeant`: of which resources; an account without any is left alone. */
+export async function rewriteResources(
+  store: RegistryStore,
+  at: number,
+  isMeant: (account: string, change: Changed) => boolean,
+): Promise<number> {
+  const { redis, keys } = store;
   let written = 0;
   for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {
     for (const [account, record] of Object.entries(await redis.hgetall(keys.accounts(shard)))) {
-      const changes = [changeOf('account', account, record), ...(await resourcesOf(store, account))];
+      const all = [changeOf('account', account, record), ...(await resourcesOf(store, account))];
+      const changes = all.filter((change) => isMeant(account, change));
+      if (changes.length === 0) continue;
       for (let i = 0; i < changes.length; i += CHANGES_AT_ONCE)
         await rewrite(store, account, at, changes.slice(i, i + CHANGES_AT_ONCE));
       const details = { history_missing: true, resources: changes.length };

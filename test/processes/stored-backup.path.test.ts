@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
+import { createClient } from '@clickhouse/client';
 import t, { type Test } from 'tap';
 import { S3Storage } from '../../src/backup/s3-storage.ts';
 import type { StoredManifest } from '../../src/backup/stored-backup.ts';
@@ -14,7 +15,7 @@ import { Api } from '../support/api.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { startS3, withoutS3 } from '../support/s3-server.ts';
-import { type Environment, launchService, makeDataDir, runCli } from '../support/service.ts';
+import { type Environment, launchService, makeDataDir, runCli, type TestService } from '../support/service.ts';
 import { Load, storedIds } from '../support/steady-load.ts';
 
 t.setTimeout(600_000);
@@ -32,6 +33,23 @@ async function emptyStores(t: Test, clickhouseUrl: string, s3Url: string): Promi
     GATEHOUSE_CLICKHOUSE_DATABASE: `stored_${process.pid}_${randomBytes(4).toString('hex')}`,
     GATEHOUSE_BACKUP_S3_URL: s3Url.replace('://', `://KEYID:${encodeURIComponent(SECRET)}@`),
   };
+}
+
+/**
+ * Leaves ClickHouse as it is between two inserts of the journal: a revision of a policy, the policy at the next one,
+ * and a decision, without their entries in the audit log.
+ */
+async function beyondLog(service: TestService, { policy, approval }: { policy: string; approval: string }) {
+  const { clickhouseUrl: url, clickhouseDatabase: database } = await service.addresses();
+  const clickhouse = createClient({ url, database });
+  const command = (query: string) => clickhouse.command({ query });
+  await command(`INSERT INTO policy_revisions SELECT * REPLACE (revision + 1 AS revision, now64(3) AS created_at)
+    FROM policy_revisions FINAL WHERE policy_id = '${policy}'`);
+  await command(`INSERT INTO registry SELECT * REPLACE (revision + 1000000 AS revision, now64(3) AS at,
+    replaceOne(record, '"revision":1', '"revision":3') AS record) FROM registry FINAL WHERE id = '${policy}'`);
+  await command(`INSERT INTO approvals SELECT * REPLACE (revision + 1000000 AS revision, now64(3) AS decided_at,
+    'denied' AS status, 'blocked' AS outcome, 'system' AS decided_by) FROM approvals FINAL WHERE id = '${approval}'`);
+  await clickhouse.close();
 }
 
 async function serve(t: Test, env: Environment, key: string) {
@@ -52,12 +70,21 @@ t.test('stores of one’s own go to S3 and come back, and what is damaged does n
   const { service, api } = await serve(t, env, key);
   writeFileSync(path.join(service.dataDir, 'audit-signing-key.pem'), 'a key');
   const agent = (await api.post('/v1/agents', { name: 'busy' })).json.id as string;
+  const asks = { name: 'asks', type: 'require_approval', conditions: { tool: 'pay' }, actions: ['alert'] };
+  const policy = (await api.post('/v1/policies', asks)).json.id as string;
+  await api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'pay' } });
+  const opened = await api.until(
+    () => api.get('/v1/approvals'),
+    ({ json }) => json.items.length === 1,
+  );
+  const approval = opened.json.items[0].id as string;
   const load = new Load(api, agent);
   load.start();
   const taken: { name: string; before: string[]; changes: number; manifest: StoredManifest }[] = [];
   for (let i = 0; i < 2; i++) {
     t.ok(await eventually(() => load.acknowledged.length > (i + 1) * 1_000 && load.changes > (i + 1) * 5));
     const [before, changes] = [[...load.acknowledged], load.changes];
+    if (i === 1) await beyondLog(service, { policy, approval });
     const { code, stdout, stderr } = await runCli(['backup', place], env);
     t.equal(code, 0, stderr);
     t.match(stdout, /everything acknowledged before .*Z: \d+ objects, \d+ bytes/);
@@ -97,13 +124,26 @@ t.test('stores of one’s own go to S3 and come back, and what is damaged does n
       [],
       `all of ${before.length} are there`,
     );
-    const [{ conditions }] = (await there.get('/v1/policies')).json.items as [{ conditions: { tool: string } }];
+    const policies = (await there.get('/v1/policies')).json.items as { name: string; conditions: { tool: string } }[];
+    const { conditions } = policies.find((one) => one.name === 'changes')!;
     t.ok(Number(conditions.tool.slice('rm-'.length)) >= changes - 1, `${conditions.tool} after ${changes}`);
     t.equal((await there.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} })).status, 201);
     const verified = async () => JSON.parse((await runCli(['audit', 'verify'], empty)).stdout) as { valid: boolean };
     // The pipelines chain what the backup has and its chain lacks.
     await eventually(async () => (await verified()).valid);
     t.match(await verified(), { valid: true, faults: 0, faults_by_kind: [] });
+    // Of the revisions that the log did not know the newest, recorded now.
+    await there.until(
+      () => there.get(`/v1/policies/${policy}/revisions`),
+      ({ json }) =>
+        json.items.map((one: { revision: number }) => one.revision).join() === (name === second.name ? '3,1' : '1'),
+    );
+    const waits = (await there.get('/v1/approvals?status=pending')).json.items as { id: string }[];
+    t.same(
+      waits.map(({ id }) => id),
+      [approval],
+      'a decision that it did not know',
+    );
     t.match(await runCli(['restore', place], empty), { code: 1, stderr: /holds a registry.*nothing was changed/ });
     await restored.stop();
   }
