@@ -14,6 +14,8 @@ import { NotUnderstood } from './hook-form.ts';
 
 /** The texts of an event: `said` is what counts for the message's hash, `beside` what else came with it. */
 type Said = { type: EventType; said: Texts; beside: Texts };
+/** `tools`: names of tools by the ids of their calls, as far as they are known. `left`: what more may be said. */
+type Reading = { tools: Map<string, string>; left: number };
 /** `digest`: of this message and all before it. */
 export type InferenceMessage = { digest: string; said: readonly Said[] };
 export type InferenceRequest = {
@@ -31,6 +33,12 @@ type InferenceVerdict = { isAllowed: boolean; reason?: string | undefined; refer
 
 /** More than a person and an assistant say to each other; each is hashed, and may be an event. */
 const MESSAGES_MAX = 5_000;
+/** What a request says, in blocks and parts: of 10 MB that are empty texts it would be three millions. */
+const SAID_MAX = 10_000;
+/** Each is an event, and those of a message are made into submissions at once. */
+const MESSAGE_SAID_MAX = 1_000;
+/** It stands in each event. */
+const CONTEXT_BYTES_MAX = 16 * 1024;
 const REASON_CHARACTERS_MAX = 500;
 const REFERENCE_CHARACTERS_MAX = 50;
 const DIGEST_CHARACTERS = 22;
@@ -42,19 +50,28 @@ const CALLS = /^tool_(call|use)s?$/;
 /** `seed`: what the hashes begin with. Throws NotUnderstood. */
 export function readInference(hook: ObjectText, seed: string): InferenceRequest {
   const [actor, source] = [hook.object('actor'), hook.object('source')];
+  const context = contextOf(hook, source);
+  const reading: Reading = { tools: new Map(), left: SAID_MAX };
   return {
     requestId: hook.string('request_id'),
     session: hook.string('session_id'),
     application: nameIn(source?.string('application')),
     actor: nameIn(actor?.string('email_address') ?? actor?.string('id')),
-    context: {
-      model: hook.raw('model'),
-      actor: hook.raw('actor'),
-      application: source?.raw('application'),
-      tenant_id: hook.raw('tenant_id'),
-    },
-    messages: hashed([...messagesOf(hook), ...otherwiseSaid(hook)], seed),
+    context,
+    messages: hashed([...messagesOf(hook, reading), ...otherwiseSaid(hook, reading)], seed),
   };
+}
+
+function contextOf(hook: ObjectText, source: ObjectText | undefined): Texts {
+  const context = {
+    model: hook.raw('model'),
+    actor: hook.raw('actor'),
+    application: source?.raw('application'),
+    tenant_id: hook.raw('tenant_id'),
+  };
+  if (Buffer.byteLength(objectOfTexts(context)) > CONTEXT_BYTES_MAX)
+    throw new NotUnderstood(`${Object.keys(context).join(', ')} are together larger than ${CONTEXT_BYTES_MAX} bytes`);
+  return context;
 }
 
 /** The text of the answer. */
@@ -136,50 +153,60 @@ function cutTo(text: string, max: number): string {
 }
 
 /** Reads what is said in each message. */
-function messagesOf(hook: ObjectText): Said[][] {
+function messagesOf(hook: ObjectText, reading: Reading): Said[][] {
   const text = hook.raw('messages');
   if (text === undefined) return [];
   const items = itemsOf(text);
   if (items === undefined) throw new NotUnderstood('messages must be an array');
   if (items.length > MESSAGES_MAX) throw new NotUnderstood(`there are more than ${MESSAGES_MAX} messages`);
-  const tools = new Map<string, string>();
-  return items.map((item) => saidIn(textAt(text, item), tools));
+  return items.map((item) => saidIn(textAt(text, item), reading));
 }
 
-/** `tools`: names of tools by the ids of their calls, as far as they are known. */
-function saidIn(text: string, tools: Map<string, string>): Said[] {
+/** Throws NotUnderstood where there are too many, before anything is made of them. */
+function keepFew(count: number, reading: Reading): void {
+  reading.left -= count;
+  if (count > MESSAGE_SAID_MAX) throw tooMuchSaid();
+  if (reading.left < 0) throw new NotUnderstood(`the messages have more than ${SAID_MAX} blocks and parts together`);
+}
+
+function tooMuchSaid(): NotUnderstood {
+  return new NotUnderstood(`a message has more than ${MESSAGE_SAID_MAX} blocks and parts`);
+}
+
+function saidIn(text: string, reading: Reading): Said[] {
   const message = ObjectText.of(text);
   if (message === undefined) return [asItCame(text, 'message')];
   const role = message.string('role') ?? 'user';
   const content = message.raw('content');
   if (content === undefined || message.has('tool_use_id'))
-    return message.has('type') ? blockOf(message, role, tools) : [asItCame(text, 'message')];
+    return message.has('type') ? blockOf(message, role, reading) : [asItCame(text, 'message')];
   const blocks = itemsOf(content);
+  keepFew(blocks?.length ?? 1, reading);
   const said =
     blocks === undefined
       ? [content.startsWith('"') ? textOf(content, role, {}) : asItCame(content, 'message')]
-      : blocks.flatMap((block) => anyBlock(textAt(content, block), role, tools));
+      : blocks.flatMap((block) => anyBlock(textAt(content, block), role, reading));
   const beside = othersOf(message, ['role', 'content', 'type']);
   const [first, ...rest] = said;
   if (first === undefined || beside === undefined) return said;
   return [{ ...first, beside: { ...first.beside, message: beside } }, ...rest];
 }
 
-function anyBlock(text: string, role: string, tools: Map<string, string>): Said[] {
+function anyBlock(text: string, role: string, reading: Reading): Said[] {
   const block = ObjectText.of(text);
-  if (block !== undefined) return blockOf(block, role, tools);
+  if (block !== undefined) return blockOf(block, role, reading);
   return [text.startsWith('"') ? textOf(text, role, {}) : asItCame(text, 'inference_block')];
 }
 
-function blockOf(block: ObjectText, role: string, tools: Map<string, string>): Said[] {
+function blockOf(block: ObjectText, role: string, reading: Reading): Said[] {
   switch (block.string('type')) {
     case 'text':
       if (block.string('text') === undefined) return [asItCame(block.text, 'inference_block')];
       return [textOf(block.raw('text')!, role, { block: othersOf(block, ['type', 'text', 'role']) })];
     case 'tool_use':
-      return [callOf(block, tools)];
+      return [callOf(block, reading)];
     case 'tool_result':
-      return resultsOf(block, tools);
+      return resultsOf(block, reading);
     case 'attachment': {
       const text = ['text', 'content', 'extracted_text'].find((key) => block.string(key) !== undefined);
       const rest = othersOf(block, ['type', 'role', text ?? '']);
@@ -192,18 +219,20 @@ function blockOf(block: ObjectText, role: string, tools: Map<string, string>): S
 }
 
 /** An event for each part of the result: what came of a call is often larger than anything that is said. */
-function resultsOf(block: ObjectText, tools: ReadonlyMap<string, string>): Said[] {
+function resultsOf(block: ObjectText, reading: Reading): Said[] {
   const id = block.string('tool_use_id') ?? block.string('id');
   const content = ['content', 'result', 'output'].find((key) => block.has(key));
   const said = {
     kind: '"tool_result"',
-    tool_name: block.raw('tool_name') ?? (id === undefined ? undefined : tools.get(id)),
+    tool_name: block.raw('tool_name') ?? (id === undefined ? undefined : reading.tools.get(id)),
     call_id: block.raw('tool_use_id') ?? block.raw('id'),
     is_error: block.raw('is_error'),
   };
   const beside = othersOf(block, ['type', 'role', 'tool_name', 'tool_use_id', 'id', 'is_error', content ?? '']);
   const text = content === undefined ? undefined : block.raw(content)!;
-  const parts = text === undefined ? undefined : itemsOf(text)?.map((part) => partOf(textAt(text, part)));
+  const items = text === undefined ? undefined : itemsOf(text);
+  keepFew(items?.length ?? 1, reading);
+  const parts = items?.map((part) => partOf(textAt(text!, part)));
   const results: (string | undefined)[] = parts === undefined || parts.length === 0 ? [text] : parts;
   return results.map((result, i) => ({
     ...{ type: 'custom', said: { ...said, result }, beside: i === 0 ? { block: beside } : {} },
@@ -217,7 +246,7 @@ function partOf(text: string): string {
   return isText && othersOf(block, ['type', 'text']) === undefined ? block.raw('text')! : text;
 }
 
-function callOf(block: ObjectText, tools: Map<string, string>): Said {
+function callOf(block: ObjectText, { tools }: Pick<Reading, 'tools'>): Said {
   const name = ['tool_name', 'name'].find((key) => (block.string(key) ?? '').trim() !== '');
   if (name === undefined) throw new NotUnderstood('the call of a tool does not say which tool');
   const input = ['input', 'arguments'].find((key) => block.has(key));
@@ -247,10 +276,10 @@ function asItCame(text: string, kind: string): Said {
 }
 
 /** Calls that stand beside the messages, and members that a later version has: one message, the last. */
-function otherwiseSaid(hook: ObjectText): Said[][] {
+function otherwiseSaid(hook: ObjectText, { left }: Reading): Said[][] {
   const others = hook.keys.filter((key) => !READ.includes(key));
-  const tools = new Map<string, string>();
-  const calls = others.filter((key) => CALLS.test(key)).flatMap((key) => callsIn(hook.raw(key)!, tools));
+  const reading: Reading = { tools: new Map(), left };
+  const calls = others.filter((key) => CALLS.test(key)).flatMap((key) => callsIn(hook.raw(key)!, reading));
   const rest = others.filter((key) => !CALLS.test(key));
   const isSilent = !hook.has('messages') && calls.length === 0;
   if (rest.length === 0 && isSilent) throw new NotUnderstood('it has no messages');
@@ -264,12 +293,13 @@ function otherwiseSaid(hook: ObjectText): Said[][] {
   return all.length === 0 ? [] : [all];
 }
 
-function callsIn(text: string, tools: Map<string, string>): Said[] {
+function callsIn(text: string, reading: Reading): Said[] {
   const items = itemsOf(text)?.map((item) => textAt(text, item)) ?? [text];
+  keepFew(items.length, reading);
   return items.map((item) => {
     const call = ObjectText.of(item);
     if (call === undefined) throw new NotUnderstood('the call of a tool must be an object');
-    return callOf(call, tools);
+    return callOf(call, reading);
   });
 }
 
@@ -281,6 +311,7 @@ function othersOf(object: ObjectText, read: readonly string[]): string | undefin
 function hashed(messages: readonly Said[][], seed: string): InferenceMessage[] {
   let before = seed;
   return messages.map((said) => {
+    if (said.length > MESSAGE_SAID_MAX) throw tooMuchSaid();
     const hash = createHash('sha256').update(before);
     for (const one of said) hash.update(`\0${one.type}\0${objectOfTexts(one.said)}`);
     before = hash.digest('base64url').slice(0, DIGEST_CHARACTERS);

@@ -10,6 +10,7 @@ const events = (hook: object) =>
     said.map((one) => [one.type, JSON.parse(payloadsOf(one, {}, 1e6)[0]!)] as const),
   );
 const user = { role: 'user', content: [{ type: 'text', text: 'hello' }] };
+const results = (parts: number) => ({ type: 'tool_result', tool_use_id: 'c-1', content: new Array(parts).fill('') });
 
 t.test('each block is an event', (t) => {
   const messages = [
@@ -81,8 +82,17 @@ t.test('calls beside the messages and members of a later version are judged, too
     [{ messages: [{ role: 'assistant', content: [{ type: 'tool_use', input: {} }] }] }, /which tool/],
     [{ messages: [], tool_calls: ['rm'] }, /must be an object/],
     [{ messages: new Array(5_001).fill(user) }, /more than 5000/],
+    [{ messages: [{ role: 'user', content: new Array(1_001).fill('x') }] }, /a message has more than 1000 blocks/],
+    [{ messages: [{ role: 'user', content: [results(1_001)] }] }, /a message has more than 1000 blocks/],
+    [{ messages: [{ role: 'user', content: [results(600), results(600)] }] }, /a message has more than 1000 blocks/],
+    [{ messages: new Array(11).fill({ role: 'user', content: new Array(999).fill(0) }) }, /more than 10000 blocks/],
+    [{ messages: [], tool_calls: new Array(1_001).fill({ name: 'rm' }) }, /a message has more than 1000 blocks/],
+    [{ messages: [user], model: 'm'.repeat(17_000) }, /^model, actor, application, tenant_id are together larger than/],
+    [{ messages: [user], source: { application: 'm'.repeat(17_000) } }, /together larger than 16384 bytes/],
   ] as const)
     t.throws(() => read(hook), { name: 'NotUnderstood', message: why });
+  const said = read({ messages: new Array(10).fill({ role: 'user', content: new Array(999).fill('x') }) }).messages;
+  t.equal(said.flatMap((one) => one.said).length, 9_990, 'so much is taken');
   t.end();
 });
 

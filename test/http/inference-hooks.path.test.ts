@@ -245,6 +245,37 @@ t.test('ten megabytes are judged in time, more is a failure', async (t) => {
   t.comment(`10 MB: ${whole.ms.toFixed()} ms`);
 });
 
+t.test('a request that would be millions of events is refused, and stops no one else', async (t) => {
+  const { sender } = await connect({ timeout_ms: 5_000 });
+  const other = api.as(await keyOfNewAccount(service, 'beside large hooks'));
+  const made = await other.until(
+    () => other.post('/v1/agents', { name: 'beside' }),
+    ({ status }) => status === 201,
+  );
+  const large = { type: 'prompt', payload: { text: 'x'.repeat(600_000) } };
+  const withParts = (count: number) =>
+    promptOf('s-parts', [
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c-1', content: new Array(count).fill('') }] },
+    ]);
+  const odd = new Array(1_000).fill(0);
+  for (const [body, why] of [
+    [withParts(100_000), /more than 1000 blocks and parts/],
+    [promptOf('s-many', new Array(200).fill({ content: odd })), /more than 10000 blocks and parts together/],
+    [promptOf('s-model', new Array(4_900).fill(text('x')), { model: 'm'.repeat(1e5) }), /together larger than 16384/],
+    // Of 10 MB reading alone takes more than a second.
+    [withParts(3e6), /could not be judged/],
+  ] as const) {
+    const beside = Promise.all([1, 2, 3, 4].map(() => other.post(`/v1/agents/${made.json.id}/events`, large)));
+    t.match(await sender.send(body), deny(why));
+    t.same(
+      (await beside).map(({ status }) => status),
+      [201, 201, 201, 201],
+      'from the same thread',
+    );
+  }
+  t.notMatch(await service.log(), /judging_thread\./, 'which goes on');
+});
+
 t.test('what is not understood is recorded, and answered by the word; one that watches allows all', async (t) => {
   const { sender } = await connect({ name: 'odd' });
   for (const body of ['{"type": "prompt"', '[]', '{"messages": 7}', '{"type":"prompt"}', '{"a":1,"a":2}'])
