@@ -39,16 +39,17 @@ export class Connections {
 
   get(account: string, id: string): Promise<Connection | null> {
     return answering(async () => {
-      const record = await this.#records.get(account, id);
-      return record === null ? null : shown(record, await this.#uses(account));
+      const [record, uses] = await Promise.all([this.#records.get(account, id), this.#uses(account)]);
+      return record === null ? null : shown(record, uses);
     });
   }
 
   /** Newest first. */
   list(account: string, asked: NamedPage): Promise<Listed<Connection>> {
     return answering(async () => {
-      const uses = await this.#uses(account);
-      return this.#records.list(account, asked, (record) => shown(record, uses));
+      const records = this.#records.list(account, asked, (record) => record);
+      const [{ items, ...listed }, uses] = await Promise.all([records, this.#uses(account)]);
+      return { ...listed, items: items.map((record) => shown(record, uses)) };
     });
   }
 
