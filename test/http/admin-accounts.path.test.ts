@@ -4,13 +4,24 @@ import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { mintId } from '../../src/common/ids.ts';
 import { Api } from '../support/api.ts';
+import { authorityFile } from '../support/certificate.ts';
+import { InferenceSender, promptOf, text } from '../support/inference-sender.ts';
+import { startJudges } from '../support/judge-servers.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { startService } from '../support/service.ts';
 
 const newKey = () => `gop_${randomBytes(24).toString('hex')}`;
 const [ALICE, BOB] = [newKey(), newKey()];
 const OPERATORS = `alice@example.com:${ALICE},bob:${BOB}`;
-const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_OPERATOR_KEYS: OPERATORS } });
+const judges = await startJudges(t);
+const service = await startService(t, {
+  env: {
+    GATEHOUSE_FRONTS: '2',
+    GATEHOUSE_OPERATOR_KEYS: OPERATORS,
+    GATEHOUSE_EGRESS_ALLOWED_HOSTS: `localhost:${judges.port}`,
+    NODE_EXTRA_CA_CERTS: await authorityFile(t),
+  },
+});
 const own = await Api.described(t, service);
 const alice = own.as(ALICE);
 const bob = own.as(BOB);
@@ -160,6 +171,84 @@ t.test('a suspended account is refused on every front within a second, and let i
     { actor: 'operator:bob', details: { before: { status: 'active' }, after: { status: 'suspended' } } },
   ]);
 });
+
+t.test(
+  'hooks of a suspended account get the word of their connection on every front, and no check is asked',
+  async (t) => {
+    const { id } = (await alice.post(ACCOUNTS, { name: 'late payer with an assistant' })).json;
+    const theirs = own.as((await alice.post(`${ACCOUNTS}/${id}/api-keys`, { label: 'k', scope: 'admin' })).json.key);
+    const said = { on_timeout: 'match', on_error: 'match', on_overload: 'match' };
+    for (const [path, body] of [
+      ['/v1/checks', { name: 'guard', speaks: 'gatehouse', url: `${judges.url}/own`, timeout_ms: 5_000 }],
+      [
+        '/v1/policies',
+        { name: 'asks', type: 'external_check', actions: ['block'], conditions: { check: 'guard', ...said } },
+      ],
+    ] as const)
+      t.equal(
+        (
+          await theirs.until(
+            () => theirs.post(path, body),
+            ({ status }) => status !== 403,
+          )
+        ).status,
+        201,
+        path,
+      );
+    const connect = async (more: object) => {
+      const secret = `whsec_${randomBytes(32).toString('base64')}`;
+      const made = await theirs.post('/v1/connections', { name: `c${Math.random()}`, secrets: [secret], ...more });
+      t.equal(made.status, 201, made.text);
+      return new InferenceSender(service, made.json.id, secret);
+    };
+    const senders = [await connect({}), await connect({ on_failure: 'allow' }), await connect({ mode: 'watch' })];
+    const evil = () => promptOf(`s-${Math.random()}`, [text('evil')]);
+    /** Each several times on connections of their own, so that both fronts are asked. */
+    const verdicts = async (body: () => object) => {
+      const rows = await Promise.all(
+        Array.from({ length: 6 }, () => Promise.all(senders.map((one) => one.send(body())))),
+      );
+      t.ok(
+        rows.flat().every(({ status }) => status === 200),
+        'always 200',
+      );
+      return [...new Set(rows.map((row) => row.map(({ verdict }) => verdict.deny_reason ?? verdict.action).join('|')))];
+    };
+    const judged = ['Blocked by policy "asks".|Blocked by policy "asks".|allow'];
+    await own.until(
+      () => verdicts(evil),
+      (all) => all.join() === judged.join(),
+    );
+    t.ok(judges.received.length > 0);
+
+    await alice.patch(`${ACCOUNTS}/${id}`, { status: 'suspended' });
+    const time = new OwnTime();
+    const isRefused = (all: string[]) => all.length === 1 && /^This could.*suspended.*\|allow\|allow$/.test(all[0]!);
+    while (!isRefused(await verdicts(evil))) if (time.ms > 10_000) break;
+    t.ok(time.stop() < 1_000, `on every front after ${time.ms} ms`);
+    const asked = judges.received.length;
+    t.match(await verdicts(evil), [/^This could not be judged: The account is suspended by those who run the service/]);
+    t.match(
+      await senders[0]!.send(evil(), { secret: null }),
+      { status: 200, verdict: { action: 'deny' } },
+      'unsigned, too',
+    );
+    const tried = await theirs.post(`/v1/policies/evaluate`, { event: { agent_id: id, type: 'prompt', payload: {} } });
+    t.match(tried, { status: 403, json: { error: { code: 'account_suspended' } } });
+    t.equal(judges.received.length, asked, 'and its check is asked no more');
+
+    await alice.patch(`${ACCOUNTS}/${id}`, { status: 'active' });
+    t.same(
+      await own.until(
+        () => verdicts(evil),
+        (all) => all.join() === judged.join(),
+      ),
+      judged,
+      'let in again',
+    );
+    t.ok(judges.received.length > asked);
+  },
+);
 
 t.test('each change is in the audit log of the account, with who made it', async (t) => {
   const { key } = (await alice.post(`${acme}/api-keys`, { label: 'reader', scope: 'read' })).json;

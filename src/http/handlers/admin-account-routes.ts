@@ -76,7 +76,7 @@ export const adminAccountRoutes: Route[] = [
       tag: 'Admin',
       summary: 'Change an account',
       description:
-        'Sets its status, request limit, quotas, retention and `agent_down_seconds`; what is left out stays. Status, limits and quotas are in force on every process within a second. While it is `suspended`, every call with a key of it is 403 `account_suspended`, and what is stored stays.',
+        'Sets its status, request limit, quotas, retention and `agent_down_seconds`; what is left out stays. Status, limits and quotas are in force on every process within a second. While it is `suspended`, every call with a key of it is 403 `account_suspended`, an inference hook has the word of its connection (`on_failure`), and what is stored stays.',
       answers: { 200: { description: 'The account as it is now', schema: AdminAccount } },
       bodyExample: { request_limit: { per_second: 50, burst: 100 }, quotas: { keys: 20, stored_rows: 1_000_000 } },
     },
