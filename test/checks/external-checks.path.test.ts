@@ -502,6 +502,64 @@ async function whileChecked<T>(of: string, event: object, meanwhile: () => Promi
   return [json.id, made];
 }
 
+t.test(
+  'a check whose secret and address change, or that is deleted, in the middle of a call ends that call as it began',
+  async (t) => {
+    const id = await check('in flight', 'held', { secret: 'before', timeout_ms: 5_000 });
+    const conditions = { type: 'prompt', check: 'in flight', fields: ['payload.text'], ...SAID };
+    const asks = await policy(conditions);
+    /** An event waits for its check, something is done to the check, and then the service answers. */
+    const meanwhile = async (change: () => Promise<unknown>) => {
+      const began = held.length;
+      const sent = send({ text: 'x' });
+      while (held.length === began) await pause(5);
+      await change();
+      for (const answer of held.splice(0)) answer();
+      return (await sent).policy_result;
+    };
+    judges.received.length = 0;
+    const rotated = await meanwhile(() => api.patch(`/v1/checks/${id}`, { secret: 'after' }));
+    t.match(rotated, { outcome: 'allowed', checks: [{ check: 'in flight', match: false }] });
+    t.equal(judges.received.at(-1)!.headers.authorization, 'Bearer before');
+    const secretSent = async () => {
+      await meanwhile(async () => undefined);
+      return judges.received.at(-1)!.headers.authorization;
+    };
+    t.equal(
+      await api.until(secretSent, (header) => header === 'Bearer after'),
+      'Bearer after',
+      'the next one has the new',
+    );
+    t.match(
+      await api.patch(`/v1/checks/${id}`, { url: `${judges.url}/own` }),
+      { status: 400 },
+      'and it stays where it is',
+    );
+
+    const deleted = await meanwhile(async () => {
+      t.equal((await api.delete(`/v1/policies/${asks}`)).status, 204);
+      t.equal((await api.delete(`/v1/checks/${id}`)).status, 204);
+    });
+    t.match(deleted, { outcome: 'allowed', checks: [{ check: 'in flight', match: false }] });
+    const asked = judges.received.length;
+    await api.until(
+      () => send({ text: 'x' }),
+      ({ policy_result: { checks } }) => checks === undefined,
+    );
+    t.equal(judges.received.length, asked, 'it is asked no more');
+    // One of the same name is another one.
+    await check('in flight', 'own', { secret: 'third' });
+    const again = await policy(conditions);
+    t.match((await send({ text: 'evil' })).policy_result, {
+      outcome: 'blocked',
+      policy_id: again,
+      checks: [{ match: true }],
+    });
+    t.equal(judges.received.at(-1)!.headers.authorization, 'Bearer third');
+    await api.delete(`/v1/policies/${again}`);
+  },
+);
+
 t.test('a sequence that is made while an event waits for a check knows of it', async (t) => {
   const [busy, idle] = await Promise.all(
     ['read while checked', 'idle'].map(async (name) => (await api.post('/v1/agents', { name })).json.id as string),
