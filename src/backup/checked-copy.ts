@@ -2,7 +2,7 @@
 // Invariant: what is summed is what is written. Memory: a piece of a stream, whatever the size.
 import { createHash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { type FileHandle, mkdir, open } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -21,9 +21,11 @@ export async function checkedCopy(from: string | FileHandle, size: number, to?: 
   });
   try {
     if (to !== undefined) await mkdir(path.dirname(to), { recursive: true, mode: 0o700 });
-    const write = to === undefined ? [] : [createWriteStream(to, { flags: 'wx', mode: 0o600 })];
-    if (size === 0 && to !== undefined) await (await open(to, 'wx', 0o600)).close();
-    else if (size > 0) {
+    if (size === 0) {
+      // A column whose values are all empty has such a file.
+      if (to !== undefined) await writeFile(to, '', { flag: 'wx', mode: 0o600 });
+    } else {
+      const write = to === undefined ? [] : [createWriteStream(to, { flags: 'wx', mode: 0o600 })];
       const range = { start: 0, end: size - 1, autoClose: false, highWaterMark: PIECE_BYTES };
       const read = createReadStream('', { ...range, fd: handle });
       await pipeline([read, summed, ...write]);
