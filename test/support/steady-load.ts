@@ -5,22 +5,34 @@ import { createClient } from '@clickhouse/client';
 import type { Api } from './api.ts';
 import type { TestService } from './service.ts';
 
+const BATCH = 100;
+/** Of a given rate: what is not answered yet. Where so many wait, fewer are sent. */
+const OPEN_MAX = 16;
+
 /** Batches without end, and policies that are changed, until it is stopped. Knows what was acknowledged. */
 export class Load {
   readonly acknowledged: string[] = [];
   readonly #api: Api;
   readonly #agent: string;
+  readonly #perSecond: number | undefined;
+  readonly #events = Array.from({ length: BATCH }, (_, n) => ({
+    type: 'prompt',
+    payload: { n, text: 'some words of a prompt' },
+  }));
   #isOver = false;
   #running: Promise<unknown> = Promise.resolve();
   changes = 0;
 
-  constructor(api: Api, agent: string) {
+  /** `perSecond`: events; left out: as many as two clients get through that rest a little. */
+  constructor(api: Api, agent: string, perSecond?: number) {
     this.#api = api;
     this.#agent = agent;
+    this.#perSecond = perSecond;
   }
 
   start(): void {
-    this.#running = Promise.all([this.#submit(), this.#submit(), this.#change()]);
+    const clients = this.#perSecond === undefined ? [this.#submit(), this.#submit()] : [this.#pace(this.#perSecond)];
+    this.#running = Promise.all([...clients, this.#change()]);
   }
 
   async stop(): Promise<void> {
@@ -29,15 +41,30 @@ export class Load {
   }
 
   async #submit(): Promise<void> {
-    const events = Array.from({ length: 100 }, (_, n) => ({
-      type: 'prompt',
-      payload: { n, text: 'some words of a prompt' },
-    }));
     while (!this.#isOver) {
-      const { status, json } = await this.#api.post(`/v1/agents/${this.#agent}/events/batch`, { events });
-      if (status === 200) for (const { id } of json.results as { id: string }[]) this.acknowledged.push(id);
+      await this.#batch();
       await sleep(20);
     }
+  }
+
+  async #pace(perSecond: number): Promise<void> {
+    const open = new Set<Promise<void>>();
+    const stepMs = (1000 * BATCH) / perSecond;
+    for (let nextMs = performance.now(); !this.#isOver; nextMs += stepMs) {
+      await sleep(Math.max(0, nextMs - performance.now()));
+      const sent: Promise<void> = this.#batch().finally(() => open.delete(sent));
+      open.add(sent);
+      if (open.size >= OPEN_MAX) {
+        await Promise.race(open);
+        nextMs = Math.max(nextMs, performance.now() - stepMs);
+      }
+    }
+    await Promise.all(open);
+  }
+
+  async #batch(): Promise<void> {
+    const { status, json } = await this.#api.post(`/v1/agents/${this.#agent}/events/batch`, { events: this.#events });
+    if (status === 200) for (const { id } of json.results as { id: string }[]) this.acknowledged.push(id);
   }
 
   async #change(): Promise<void> {
