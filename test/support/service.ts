@@ -75,6 +75,8 @@ export function serviceEnvironment(given: Environment): Environment {
 type Launch = {
   dataDir: string;
   env?: Environment;
+  /** Folder of another installation of Gatehouse; left out: this one. */
+  installation?: string;
   /** Called with a way to stop it as soon as it runs, ready or not. */
   onSpawn?: (stop: () => Promise<Exit>) => void;
 };
@@ -94,10 +96,8 @@ export async function launchService(options: Launch): Promise<TestService> {
     GATEHOUSE_DATA_DIR: dataDir,
   });
   const logFile = path.join(dataDir, 'service.log');
-  const child = spawn(process.execPath, [assetPath('build/service/cli.js'), 'start'], {
-    env,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+  const program = path.join(options.installation ?? assetPath('.'), 'build/service/cli.js');
+  const child = spawn(process.execPath, [program, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   options.onSpawn?.(() => stopChild(child));
   let printed = '';
   child.stdout.on('data', (data: Buffer) => {

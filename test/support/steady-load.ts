@@ -6,7 +6,7 @@ import type { Api } from './api.ts';
 import type { TestService } from './service.ts';
 
 const BATCH = 100;
-/** Of a given rate: what is not answered yet. Where so many wait, fewer are sent. */
+/** Batches at a given rate that are not answered yet. Where so many wait, fewer are sent. */
 const OPEN_MAX = 16;
 
 /** Batches without end, and policies that are changed, until it is stopped. Knows what was acknowledged. */
@@ -69,7 +69,7 @@ export class Load {
 
   async #change(): Promise<void> {
     const policy = { type: 'block_action', conditions: { tool: 'rm' }, actions: ['block'] };
-    const { json } = await this.#api.post('/v1/policies', { name: 'changes', ...policy });
+    const { json } = await this.#api.post('/v1/policies', { name: `changes of ${this.#agent}`, ...policy });
     while (!this.#isOver) {
       const { status } = await this.#api.patch(`/v1/policies/${json.id}`, {
         conditions: { tool: `rm-${this.changes}` },
