@@ -82,6 +82,11 @@ export function hashedId(kind: IdKind, { ms, slot }: Moment, text: string): stri
   return id;
 }
 
+/** Writes what the characters of an id behind its time stand for, five bits a byte. The id must be well formed. */
+export function putBehindTime(id: string, to: Uint8Array, at: number): void {
+  for (let i = PREFIX_LENGTH + ID_TIME_CHARACTERS; i < ID_CHARACTERS; i++) to[at++] = ALPHABET.indexOf(id[i]!);
+}
+
 /** Epoch ms at which the id was minted. The id must be well formed. */
 export function timeOfId(id: string): number {
   return numberOf(id, PREFIX_LENGTH, ID_TIME_CHARACTERS);

@@ -50,8 +50,9 @@ export class Arrivals {
     return this.#ids[element];
   }
 
-  isFixed(element: number): boolean {
-    return this.#ids?.[element] !== undefined;
+  /** undefined: it has none yet. */
+  fixedId(element: number): string | undefined {
+    return this.#ids?.[element];
   }
 
   idOf(element: number): string {

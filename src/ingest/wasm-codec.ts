@@ -114,8 +114,9 @@ class WasmBody implements DecodedBody {
       const { decision } = judged[i]!;
       const receivedAt = arrivals.msOf(i);
       const at = occurredAt[i]!;
-      const isPlain = decision === ALLOWED && isSimple(scanned, i) && !arrivals.isFixed(i);
-      if (isPlain && fitsDigits(at) && fitsDigits(receivedAt)) instance.allow(i, at, receivedAt, arrivals.slotOf(i));
+      const isPlain = decision === ALLOWED && isSimple(scanned, i);
+      if (isPlain && fitsDigits(at) && fitsDigits(receivedAt))
+        instance.allow(i, at, receivedAt, arrivals.fixedId(i) ?? arrivals.slotOf(i));
       else
         instance.insert(
           made(request, agent, submissionOf(scanned, i, at), { decision, id: arrivals.idOf(i), receivedAt }),

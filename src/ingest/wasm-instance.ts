@@ -17,7 +17,7 @@ import { EVENT_COLUMNS, type EventColumn } from '../../schemas/event-row.ts';
 import { exactIsoTime, microsOf } from '../../schemas/time.ts';
 import type { BufferPool } from '../common/buffer-pool.ts';
 import { writeColumn } from '../common/event-row-codec.ts';
-import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
+import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime, putBehindTime } from '../common/ids.ts';
 import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
 import { IBAN_LENGTHS } from '../policy/detectors/find-numbers.ts';
 import { ALLOWED } from '../policy/judgement.ts';
@@ -325,11 +325,14 @@ export class WasmInstance {
   }
 
   /**
-   * Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both; `slot`: of the arrival.
+   * Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both; `of`: its id, minted at
+   * `receivedAt`, or the slot of its arrival, of which one is made.
    */
-  allow(event: number, occurredAt: number, receivedAt: number, slot: number): void {
+  allow(event: number, occurredAt: number, receivedAt: number, of: string | number): void {
     if (this.#times[0] !== occurredAt) this.#putTime(0, occurredAt);
-    this.#putSlot(slot);
+    if (typeof of === 'number') this.#putSlot(of);
+    else putBehindTime(of, this.#bytes, this.#randomAt);
+    this.#randomAt += layout.RANDOM_BYTES;
     if (this.#times[1] !== receivedAt) {
       this.#putTime(1, receivedAt);
       this.#idTime = idTime(receivedAt);
@@ -344,7 +347,6 @@ export class WasmInstance {
     this.#bytes[at] = slot >> 10;
     this.#bytes[at + 1] = slot >> 5;
     this.#bytes[at + 2] = slot;
-    this.#randomAt = at + layout.RANDOM_BYTES;
   }
 
   /** Puts in its place what encode.ts has made of an event. */

@@ -207,6 +207,25 @@ t.test('no id is made twice, however many bodies one draw of randomness serves',
   t.equal(ids.size, 60 * 70);
 });
 
+t.test('an event that had its id before it was encoded has that everywhere, by both codecs', async (t) => {
+  const rules = new RuleSet([]);
+  const events = Array.from({ length: 40 }, (_, i) => ({ type: 'prompt', payload: { text: `${i}` } }));
+  const judged = events.map(() => ({ decision: ALLOWED, countedAt: undefined }));
+  for (const codec of CODECS) {
+    const decoded = codec.decode(requestOf(Buffer.from(JSON.stringify({ events })), 'many'), optionsOf(rules))!;
+    const arrivals = Arrivals.of(standingClock(), judged, NOW);
+    const fixed = new Map([0, 7, 8, 39].map((i) => [i, arrivals.fix(i)]));
+    const { answer, summaries, rows } = decoded.encode(agent, judged, arrivals);
+    for (const text of [answer.body.toString(), summaries.join(), rows.toString('latin1')]) {
+      const ids = [...text.matchAll(/evt_[0-9a-z]{26}/g)].map(([id]) => id);
+      t.equal(new Set(ids).size, events.length);
+      for (const [i, id] of fixed) t.equal(ids[i], id);
+      t.strictSame(ids, [...ids].sort(), 'in the order of their arrival');
+    }
+    decoded.release();
+  }
+});
+
 t.test('literals that a payload nearly holds everywhere cost no more than others, and hide no match', async (t) => {
   // All are searched for at the same three bytes, being the rarest.
   const wanted = Array.from(

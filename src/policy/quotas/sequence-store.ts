@@ -117,11 +117,9 @@ export class SequenceStore {
   async dropUnused(account: string, names: ReadonlySet<string>): Promise<void> {
     for (const name of await this.#names(account)) {
       if (names.has(name)) continue;
-      const left = await this.#redis.exists(
-        this.#keys.sequenceScopes(account, name),
-        this.#keys.sequenceLog(account, name),
-      );
-      if (left === 0) await this.#redis.hdel(this.#keys.sequences(account), name, `${name}/over`, `${name}/cut`);
+      const kept = [this.#keys.sequenceScopes(account, name), this.#keys.sequenceLog(account, name)];
+      if ((await this.#redis.exists(...kept)) === 0)
+        await this.#redis.hdel(this.#keys.sequences(account), name, `${name}/over`, `${name}/cut`);
     }
   }
 
@@ -242,7 +240,7 @@ class Call {
   readonly #account: string;
   readonly #names: Keys;
   readonly #numbers = new Map<string, number>();
-  readonly #places = new Map<string, number>();
+  readonly #memories = new Map<string, { number: number; scopes: Map<string, number> }>();
 
   constructor(account: string, names: Keys) {
     this.#account = account;
@@ -270,8 +268,7 @@ class Call {
     if (event !== undefined) return [...this.event(event, atMs), isRecorded ? 1 : 0];
     const { id, agent, outcome, value, scopes, places, amount } = logged;
     const sent = places.map(({ place, path, isOfAnyOutcome }) => [place, path, isOfAnyOutcome ? 1 : 0]);
-    const numbers = scopes.map((key) => this.#key(key));
-    const mark = [this.memory(memory), value, numbers, sent, amount ?? 0];
+    const mark = [this.memory(memory).number, value, scopes.map((key) => this.#key(key)), sent, amount ?? 0];
     return [id, outcome, [], [mark], 0, 0, atMs, agent, isRecorded ? 1 : 0];
   }
 
@@ -288,7 +285,7 @@ class Call {
     const scope = (name: string) => this.#scope(memory, name);
     const hasOwn = own !== null && agent !== null;
     return [
-      this.memory(memory),
+      this.memory(memory).number,
       value,
       scope(own ?? allOf(agent!)),
       scope(own ?? openOf(agent!)),
@@ -302,19 +299,22 @@ class Call {
   mark({ memory, scope, value, amount, places }: SequenceMark): unknown[] {
     const scopes = scopesOf(scope).map((name) => this.#scope(memory, name));
     const sent = places.map(({ place, path, isOfAnyOutcome }) => [place, path, isOfAnyOutcome ? 1 : 0]);
-    return [this.memory(memory), value, scopes, sent, memory.most === null ? 0 : amount];
+    return [this.memory(memory).number, value, scopes, sent, memory.most === null ? 0 : amount];
   }
 
-  memory({ name, windowMs, steps, atLeast, hasUnless, most }: Memory): number {
-    return getOrMake(this.#places, name, () => {
+  memory({ name, windowMs, steps, atLeast, hasUnless, most }: Memory) {
+    return getOrMake(this.#memories, name, () => {
       const index = this.#key(this.#names.sequenceScopes(this.#account, name));
       const log = this.#key(this.#names.sequenceLog(this.#account, name));
-      return this.memories.push([name, windowMs, steps, atLeast, hasUnless ? 1 : 0, index, most ?? 0, log]);
+      const sent = [name, windowMs, steps, atLeast, hasUnless ? 1 : 0, index, most ?? 0, log];
+      return { number: this.memories.push(sent), scopes: new Map<string, number>() };
     });
   }
 
-  #scope({ name }: Memory, scope: string): number {
-    return this.#key(this.#names.sequenceScope(this.#account, name, scope));
+  /** Its key hashes text, and the events of a batch mostly share their scopes. */
+  #scope(memory: Memory, scope: string): number {
+    const key = () => this.#key(this.#names.sequenceScope(this.#account, memory.name, scope));
+    return getOrMake(this.memory(memory).scopes, scope, key);
   }
 
   #key(key: string): number {
