@@ -110,6 +110,26 @@ t.test('type and outcome take the values that they have', async (t) => {
   t.same(mistakes('block_action', { trace_id: { exists: false }, 'data.type': 'x' }), []);
 });
 
+t.test('a range that no number is in is refused, wherever conditions stand', async (t) => {
+  const none = (place: string) => new RegExp(`^/conditions/${place} can hold for no number: none is .* and .*; swap`);
+  const after = (amount: object) => ({ tool: 'pay', after: [{ tool: 'read' }, { amount }], within: '1h' });
+  const unless = { tool: 'pay', unless: { 'payload.amount': { gte: 5, lt: 5 } }, within: '1h' };
+  refuses(t, [
+    ['block_action', { amount: { gt: 5, lt: 3 } }, none('amount')],
+    ['block_action', { amount: { lt: 5, gt: 5, exists: true } }, none('amount')],
+    ['block_action', { amount: { gt: 5, lte: 5 } }, none('amount')],
+    ['block_action', { amount: { gte: 1e9, lt: 1e9 } }, none('amount')],
+    ['block_action', { amount: { gt: 1, gte: 9, lt: 8, lte: 20 } }, none('amount')],
+    ['rate_limit', { ...LIMIT, amount: { gt: -1, lt: -2 } }, none('amount')],
+    ['sequence', { ...after({ gt: 5 }), amount: { gt: 5, lt: 3 } }, none('amount')],
+    ['sequence', after({ gt: 5, lt: 3 }), none('after/1/amount')],
+    ['sequence', unless, none('unless/payload.amount')],
+  ]);
+  t.same(mistakes('block_action', { amount: { gte: 5, lte: 5 } }), [], 'one number is in it');
+  t.same(mistakes('block_action', { amount: { gt: 5, lt: 5.000001 } }), []);
+  t.same(mistakes('sequence', after({ gt: 3, lt: 5 })), []);
+});
+
 t.test('an operator that is none, or whose operand cannot hold, is refused with what was meant', async (t) => {
   refuses(t, [
     ['block_action', { tool: { equals: 'x' } }, /^\/conditions\/tool\/equals unknown operator.*did you mean `eq`\?$/],

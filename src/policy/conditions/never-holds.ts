@@ -1,13 +1,12 @@
 // Finds conditions that could never hold, by a slip of their author (when a policy is created or changed, after it has
 // been compiled). Such a policy would be kept, be in the list, and never do anything.
 // Refused are: a bare key that is one edit away from a reserved key of the type, a value of `type` or `outcome` outside
-// of its closed set, operators that no value of `type`, `trace_id` or `agent_id` satisfies, paths and patterns in a
-// notation of others, and equality with what looks like a wildcard, a pattern or a permission. What is written with its
-// prefix (`payload.windows`) or operator (`{"eq": …}`) is taken as what it says.
-// Policies that were kept before are not asked: they are judged as ever, since an account's events must not wait on
-// this.
-
+// of its closed set, operators that no value of `type`, `trace_id` or `agent_id` satisfies, ranges that hold no number,
+// paths and patterns in a notation of others, and equality with what looks like a wildcard, a pattern or a permission.
+// What is written with its prefix (`payload.windows`) or operator (`{"eq": …}`) is taken as what it says.
+// Policies that were kept before are not asked: an account's events must not wait on this.
 import { EVENT_TYPES, OUTCOMES } from '../../../schemas/closed-sets.ts';
+import { compareNumbers, type ExactNumber } from '../../common/exact-number.ts';
 import { isId } from '../../common/ids.ts';
 import { Budget, fieldUnits } from '../budget.ts';
 import { below, type Mistakes } from '../policy-error.ts';
@@ -91,7 +90,7 @@ type Contradiction = { path: string; message: string };
 
 /** A bare `outcome` is looked up in the payload like any other, but it is an outcome that its author has in mind. */
 function inPayload(field: FieldCondition, at: string): Contradiction[] {
-  if (field.key !== 'outcome') return [];
+  if (field.key !== 'outcome') return leavesNoNumber(field, at);
   return valuesOutside(field, OUTCOMES, at).map(({ path, message }) => ({
     path,
     message: `${message}; to match a field of the payload write payload.outcome`,
@@ -136,6 +135,19 @@ function valuesOutside(field: FieldCondition, set: readonly string[], at: string
 }
 
 const COMPARE_NUMBERS = ['gt', 'gte', 'lt', 'lte'] as const;
+const RANGES = (['gt', 'gte'] as const).flatMap((low) => (['lt', 'lte'] as const).map((high) => [low, high] as const));
+
+/** A number is asked for that lies above the one end of a range and below the other, which is no higher. */
+function leavesNoNumber({ operators }: FieldCondition, at: string): Contradiction[] {
+  const ends = RANGES.find(([low, high]) => {
+    const [from, to] = [operators.get(low), operators.get(high)] as (ExactNumber | undefined)[];
+    const order = from === undefined || to === undefined ? -1 : compareNumbers(from, to);
+    return order > 0 || (order === 0 && `${low} ${high}` !== 'gte lte');
+  });
+  const [low, high] = (ends ?? []).map((name) => `\`${name}\` ${operators.get(name)}`);
+  const message = `can hold for no number: none is ${low} and ${high}; swap the ends, or write two policies`;
+  return ends === undefined ? [] : [{ path: at, message }];
+}
 
 /** `trace_id` and `agent_id` are text. A trace may be named by a number, so that may be compared with one. */
 function valuesThatAreNoText(field: FieldCondition, at: string): Contradiction[] {
