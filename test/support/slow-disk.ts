@@ -1,6 +1,6 @@
-// A disk that others write to without rest, for tests that ask what a slow one changes. Needs no right and no module of
-// the system: some writers fill a file, wait until it is on the disk, and empty it. Each fsync of the service then waits
-// behind theirs.
+// A disk that others write to without rest, for tests that ask what a slow one changes. It needs no right and no module
+// of the system: some writers fill a file, wait until it is on the disk, and empty it. Each fsync of the service then
+// waits behind theirs.
 // Invariant: the writers hold `WRITERS` files of `FILE_BYTES`, in a folder that goes with the test. Failure: what a
 // writer throws ends the test's process.
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
