@@ -2,14 +2,15 @@
 // Method: an open loop sends single events of one account, 200 a second, from a process of its own; latency counts from
 // the moment each was due. Beside it another account does one thing over and over, as often as it is answered, so many
 // at once: the costliest events, policies, searches and connections that its bounds allow. First nothing, to compare
-// with: generator, attacker and service share the machine. The attacker gives way on the processor (nice): it stands
-// for machines of its own. Promise: p99 under 50 ms, and no answer but success. An attacker may be refused, slowed, or
-// answered late; how often it was served is printed.
+// with: generator, attacker and service share the machine. Each begins when what the one before has left is done. The
+// attacker gives way on the processor (nice): it stands for machines of its own. Promise: p99 under 50 ms, and no
+// answer but success. An attacker may be refused, slowed, or answered late; how often it was served is printed.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { assetPath } from '../src/process/assets.ts';
 import { whenEnded } from './ending.ts';
+import { whenAtRest } from './gauges.ts';
 import { HttpClient } from './http-client.ts';
 import { type Attack, attacks, type Counts, type Target } from './neighbour-attacks.ts';
 import { startBadJudges } from './neighbour-outside.ts';
@@ -36,6 +37,7 @@ export async function neighbour({ seconds }: { seconds: number }): Promise<boole
     await setPolicies(victim, FIVE_POLICIES);
     const rows: Row[] = [];
     for (const [i, attack] of all.entries()) {
+      await whenAtRest(service);
       const summary = await measured(service, {
         victim,
         agents,
