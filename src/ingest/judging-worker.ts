@@ -172,7 +172,7 @@ export class JudgingWorker implements Part, PolicyWork {
     caller: Leaving,
   ): Promise<ReadConversation> {
     const messages: ReadMessage[] = [];
-    const message = (id: number) => ({ kind: 'hook', id, seed, body: new Uint8Array(body) }) as const;
+    const message = (id: number) => ({ kind: 'hook', id, seed, body: sharedCopy(body) }) as const;
     const head = await this.#run<Omit<ReadConversation, 'messages'>>('hook', account, message, {
       ...{ bytes: body.length, hook: messages, caller },
     });
@@ -386,6 +386,13 @@ function lost({ isAppending }: JudgingWork): ServiceError {
     recorded: 'unknown',
     retryAfterSeconds: 1,
   });
+}
+
+/** Copied once: what is not shared is copied a second time on its way into the thread. */
+function sharedCopy(body: Buffer): Uint8Array {
+  const copy = new Uint8Array(new SharedArrayBuffer(body.length));
+  copy.set(body);
+  return copy;
 }
 
 /** A large body lies in memory that the thread sees; it is there until the caller has the outcome. */

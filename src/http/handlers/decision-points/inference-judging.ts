@@ -37,6 +37,8 @@ type Conversation = {
 type Stop = { reason: string; reference: string | undefined; instead: string };
 
 export const INFERENCE_PATH = '/v1/hooks/inference/{connection}';
+/** One submission: its body, hash and answer take the loop that answers some milliseconds, one after the other. */
+const GROUP_BYTES_MAX = 1024 * 1024;
 /** While another request has the same message in hand. */
 const ASKED_AGAIN_MS = 25;
 
@@ -87,7 +89,7 @@ async function stopOf(parts: Parts, conversation: Conversation, asked: PendingMe
   const trace = traceOf(read.session);
   const groups = inGroups(
     events.map((event) => eventText({ ...event, trace })),
-    parts.limits.batchBytesMax,
+    Math.min(GROUP_BYTES_MAX, parts.limits.batchBytesMax),
   );
   const stops: Stop[] = [];
   for (const [i, group] of groups.entries()) {
