@@ -14,7 +14,9 @@ export const RequestTime = Type.String({ format: 'date-time', maxLength: 150 });
 /** UTC with milliseconds, the only form that responses use. */
 export const ResponseTime = Type.String({ format: 'date-time', examples: ['2026-11-20T17:28:00.000Z'] });
 
-export const Name = Type.String({ minLength: 1, maxLength: 200 });
+/** Half of a pair of surrogates has no bytes of its own, so that two such names would be one in a store. */
+export const WELL_FORMED = '^[^\\ud800-\\udfff]*$';
+export const Name = Type.String({ minLength: 1, maxLength: 200, pattern: WELL_FORMED });
 export const Description = Type.String({ maxLength: 2000 });
 /**
  * String values only. Not Type.Record: its key pattern passes over keys that hold a line end, and with them their

@@ -2,12 +2,13 @@
 // act on. Used by admission for bodies and queries, and by ingest for events. Only run after a check has failed: it
 // costs 50 µs.
 import type { Validator } from 'typebox/compile';
+import { WELL_FORMED } from '../../schemas/common.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { ServiceError } from './errors.ts';
 
 type SchemaError = { keyword: string; instancePath: string; message: string; params: object };
-
 const DETAILS_MAX = 8;
+const A_TIME = 'must be an ISO 8601 date-time with an offset or Z';
 
 /** What is wrong with `value`, at most 8 entries; `base` is the pointer of the value inside the body. */
 export function errorDetails(validator: Pick<Validator, 'Errors'>, value: unknown, base = ''): ErrorDetail[] {
@@ -54,9 +55,9 @@ function detailsOf(error: SchemaError, base: string): ErrorDetail[] {
     case 'enum':
       return [{ path, message: `must be one of ${names(params['allowedValues']).join(', ')}` }];
     case 'format':
-      if (params['format'] === 'date-time')
-        return [{ path, message: 'must be an ISO 8601 date-time with an offset or Z' }];
-      return [{ path, message: error.message }];
+      return [{ path, message: params['format'] === 'date-time' ? A_TIME : error.message }];
+    case 'pattern':
+      return [{ path, message: params['pattern'] === WELL_FORMED ? 'must not hold a lone surrogate' : error.message }];
     default:
       return [{ path: path || '/', message: error.message }];
   }

@@ -186,6 +186,18 @@ async function broken(t: Test, { api, one, many }: Sent): Promise<void> {
     const keyed = { 'idempotency-key': unique('key') };
     await refused(many, `[${nan}]`, / in element 0: /, '/0/payload/a/1', keyed);
   });
+  await t.test('a name that no store can tell from another is refused', async (t) => {
+    const details = [{ path: '/name', message: 'must not hold a lone surrogate' }];
+    for (const path of ['agents', 'policies', 'alerts', 'checks', 'outgoing-feeds']) {
+      const answer = await api.post(`/v1/${path}`, '{"name":"one \\ud800"}');
+      t.match(answer.json, { error: { code: 'validation_failed' } }, path);
+      t.ok(
+        answer.json.error.details.some((one: object) => JSON.stringify(one) === JSON.stringify(details[0])),
+        path,
+      );
+    }
+    t.equal((await api.post('/v1/agents', '{"name":"a whole one \\ud83d\\ude00"}')).status, 201);
+  });
 }
 
 async function nulls(t: Test, { api, one, many }: Sent): Promise<void> {
