@@ -21,8 +21,7 @@ import {
 import { StateDir } from '../embedded/state-dir.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
 import { clickhouseReady, makeClickHouse, migrateTables, STORES_READY_MS_MAX } from '../processes/clients.ts';
-import type { Commands } from '../redis/client.ts';
-import type { Keys } from '../redis/keys.ts';
+import { nowOf, type RegistryStore } from '../registry/commit.ts';
 import { rewriteResources } from '../registry/history.ts';
 import { presenceOf } from '../registry/presence.ts';
 import { countDeadLetters, readersOf, waitUntilStored } from '../streams/stored-so-far.ts';
@@ -34,8 +33,6 @@ import { withRedis } from './with-redis.ts';
 const STORED_MS_MAX = 120_000;
 /** What was committed before a moment was so by the clocks of all fronts, less this. */
 const CLOCKS_APART_MS = 60_000;
-
-type Stores = { redis: Commands; keys: Keys };
 
 export const backupToS3: Command = async (context) => {
   const { config, args, options, print } = context;
@@ -109,18 +106,18 @@ export const restoreFromS3: Command = async (context) => {
 };
 
 /** The audit chain may lack rows that were stored since: with this place the pipelines look for them as they begin. */
-async function goOnBehind({ redis, keys }: Stores, momentMs: number): Promise<void> {
+async function goOnBehind({ redis, keys }: RegistryStore, momentMs: number): Promise<void> {
   const { events, journal } = readersOf(keys);
   for (const { stream, group } of [...events, ...journal])
     if (group === 'store') await redis.set(keys.watermark(stream, group), `${momentMs}-0`);
 }
 
 /** What has no entry in the audit log gets one, and a policy a revision that it vouches for. */
-async function record(stores: Stores, unrecorded: readonly Unrecorded[]): Promise<void> {
+async function record(stores: RegistryStore, unrecorded: readonly Unrecorded[]): Promise<void> {
   if (unrecorded.length === 0) return;
   const nameOf = ({ account, kind, id }: Unrecorded) => `${account} ${kind} ${id}`;
   const names = new Set(unrecorded.map(nameOf));
-  await rewriteResources(stores, Date.now(), (account, { kind, id }) => names.has(nameOf({ account, kind, id })));
+  await rewriteResources(stores, nowOf(stores), (account, { kind, id }) => names.has(nameOf({ account, kind, id })));
 }
 
 /** A backup by its name, or the newest one of the place. */
