@@ -396,7 +396,7 @@ function sharedCopy(body: Buffer): Uint8Array {
 }
 
 /** A large body lies in memory that the thread sees; it is there until the caller has the outcome. */
-function sharedOrCopied({ buffer, byteOffset, byteLength }: Buffer): Uint8Array {
-  const bytes = new Uint8Array(buffer, byteOffset, byteLength);
-  return buffer instanceof SharedArrayBuffer ? bytes : bytes.slice();
+function sharedOrCopied(body: Buffer): Uint8Array {
+  const { buffer, byteOffset, byteLength } = body;
+  return buffer instanceof SharedArrayBuffer ? new Uint8Array(buffer, byteOffset, byteLength) : sharedCopy(body);
 }
