@@ -15,7 +15,7 @@ import { ALLOWED, type Decision, type RateCheck } from '../policy/judgement.ts';
 import { TRACE_TOKEN_CHARACTERS } from '../policy/redaction/redaction.ts';
 import { counterName } from './rate-limit-batcher.ts';
 import type { ParsedSubmission } from './submission.ts';
-import { countOrNull, tokensUsed } from './token-usage.ts';
+import { countOrNull, mayChangeColumns, tokensUsed } from './token-usage.ts';
 
 /** An event that has its id, its times and its decision. Times are epoch ms, whole. */
 export type AcceptedEvent = {
@@ -65,7 +65,8 @@ function storedForm(event: AcceptedEvent): StoredForm {
   const { submission, decision } = event;
   const { payloadText: text, traceId } = decision.redacted ?? submission;
   // Columns come from what is kept: a model name that held a secret is redacted there, too.
-  const payload = decision.redacted === null ? submission.payload : (JSON.parse(text) as JsonObject);
+  const isOwn = decision.redacted === null || !mayChangeColumns(submission.payload, decision.redacted.changed);
+  const payload = isOwn ? submission.payload : (JSON.parse(text) as JsonObject);
   const model = payload['model'];
   return {
     traceId,

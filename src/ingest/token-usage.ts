@@ -54,6 +54,17 @@ export function tokensUsed(payload: JsonObject): number | null {
   return said === undefined || said === null ? (usageOf(payload)?.total ?? null) : countOrNull(said);
 }
 
+/** May a column say something else of a payload in which these members were replaced, itself or in part? */
+export function mayChangeColumns(payload: JsonObject, members: readonly string[]): boolean {
+  return members.some((key) => {
+    if (COLUMNS.has(key)) return true;
+    const answer = (HOLDERS as readonly string[]).includes(key) ? payload[key] : undefined;
+    return isObject(answer) && USAGE_KEYS.some((usage) => usage in answer);
+  });
+}
+
+const COLUMNS: ReadonlySet<string> = new Set(['model', 'token_count', 'tokens_used', ...USAGE_KEYS]);
+
 /** What a provider's answer says of its tokens; undefined: there is none that does. */
 export function usageOf(payload: JsonObject): { answer: JsonObject; usage: JsonObject; total: number } | undefined {
   for (const answer of [payload, ...HOLDERS.map((name) => payload[name])]) {

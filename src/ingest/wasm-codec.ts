@@ -52,6 +52,9 @@ export class WasmCodec implements Codec {
   }
 }
 
+/** Of the texts whose values are kept until a body is written, which waits for counters: some 2 MB with these. */
+const KEPT_CHARACTERS_MAX = 256 * 1024;
+
 type WasmBodyParts = {
   instance: WasmInstance;
   text: ScannedText;
@@ -65,6 +68,9 @@ class WasmBody implements DecodedBody {
   readonly #parts: WasmBodyParts;
   /** The event that was viewed last: shadows look at it again. */
   #viewed: { index: number; view: View } | undefined;
+  /** What was read of events that were looked at closer: it is written by the same values. */
+  readonly #submissions = new Map<number, ParsedSubmission>();
+  #characters = 0;
 
   constructor(parts: WasmBodyParts) {
     this.#parts = parts;
@@ -93,16 +99,24 @@ class WasmBody implements DecodedBody {
 
   #view(index: number, agent: AgentRecord): View {
     if (this.#viewed?.index === index) return this.#viewed.view;
-    const { scanned, occurredAt } = this.#parts;
-    const view = new View(submissionOf(scanned, index, occurredAt[index]!), agent);
+    const view = new View(this.#submission(index), agent);
     this.#viewed = { index, view };
     return view;
   }
 
+  #submission(index: number): ParsedSubmission {
+    let submission = this.#submissions.get(index);
+    if (submission === undefined) {
+      submission = submissionOf(this.#parts.scanned, index, this.#parts.occurredAt[index]!);
+      this.#characters += submission.payloadText.length;
+      if (this.#characters <= KEPT_CHARACTERS_MAX) this.#submissions.set(index, submission);
+    }
+    return submission;
+  }
+
   spending(index: number): Spending | undefined {
-    const { scanned, occurredAt } = this.#parts;
-    if (!mayUse(scanned, index)) return undefined;
-    return { ...submissionOf(scanned, index, occurredAt[index]!), isObserved: false };
+    if (!mayUse(this.#parts.scanned, index)) return undefined;
+    return { ...this.#submission(index), isObserved: false };
   }
 
   /** Everything of it happens at once: the memory of the instance is shared by all requests. */
@@ -119,7 +133,7 @@ class WasmBody implements DecodedBody {
         instance.allow(i, at, receivedAt, arrivals.fixedId(i) ?? arrivals.slotOf(i));
       else
         instance.insert(
-          made(request, agent, submissionOf(scanned, i, at), { decision, id: arrivals.idOf(i), receivedAt }),
+          made(request, agent, this.#submission(i), { decision, id: arrivals.idOf(i), receivedAt }),
         );
     }
     const { rows, summaries, reply, release } = instance.finish();

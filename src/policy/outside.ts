@@ -129,7 +129,8 @@ export function withOutside(
   );
   if (redactions.length === 0) return decided(decision, questions, answers, { found: [...before, ...found], ...of });
   const { payload, payloadText, traceId } = asked;
-  const redacted = redact({ payload, payloadText, trace_id: traceId }, redactions);
+  const again = redact({ payload, payloadText, trace_id: traceId }, redactions);
+  const redacted = { ...again, changed: [...(decision.redacted?.changed ?? []), ...again.changed] };
   const all = { found: [...before.map(withoutValue), ...found], ...of };
   return decided({ ...decision, redacted }, questions, answers, all);
 }

@@ -9,6 +9,7 @@ import { merged } from './redact-payload.ts';
 import { CHECK_NAME, type NamedSpan, Redaction } from './redaction.ts';
 
 export class OutsideRedaction extends Redaction {
+  override readonly looksAtNames = true;
   /** By the text; null: each is found whole. */
   readonly #spansOf: ReadonlyMap<string, readonly NamedSpan[]> | null;
 

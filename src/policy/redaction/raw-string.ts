@@ -14,9 +14,21 @@ export function placesIn(raw: string): Int32Array {
   return places.subarray(0, decoded + 1);
 }
 
-/** From the decoded text to the raw one. `places` null: they are the same. */
-export function inRaw({ start, end, text }: TextEdit, places: Int32Array | null): TextEdit {
-  return places === null ? { start, end, text } : { start: places[start]!, end: places[end]!, text };
+/** Edits of the decoded text, in order, as those of the raw one. */
+export function editsInRaw(raw: string, edits: readonly TextEdit[]): readonly TextEdit[] {
+  let escape = raw.indexOf('\\');
+  if (escape < 0) return edits;
+  /** By how much a position of the raw text is further than that of the decoded one. */
+  let further = 0;
+  const inRaw = (decoded: number) => {
+    while (escape >= 0 && escape - further < decoded) {
+      const units = raw[escape + 1] === 'u' ? 6 : 2;
+      further += units - 1;
+      escape = raw.indexOf('\\', escape + units);
+    }
+    return decoded + further;
+  };
+  return edits.map(({ start, end, text }) => ({ start: inRaw(start), end: inRaw(end), text }));
 }
 
 /** The code unit of the decoded text whose escape holds a position of the raw one. */

@@ -22,13 +22,21 @@ import { NUMBER_DIGITS } from '../detectors/detectors.ts';
 import { nameBefore, nameBeside, wholeDigits } from '../text-search/walk.ts';
 import { foldedText, mayHoldFoldable } from '../texts/folded.ts';
 import { formsOf, innerAt } from '../texts/text-forms.ts';
-import { decodedEnd, decodedStart, inRaw, placesIn } from './raw-string.ts';
+import { decodedEnd, decodedStart, editsInRaw, placesIn } from './raw-string.ts';
 import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace, UNREADABLE_NAME } from './redaction.ts';
 
 /** `payload`: what the text was parsed to. */
 type Redactable = { payload: Json; payloadText: string; trace_id: string | undefined };
-/** What is kept of an event. `worked`: units that it took. */
-export type RedactedCopy = { payloadText: string; traceId: string | undefined; worked: number };
+/**
+ * What is kept of an event. `changed`: keys of the payload's own members in which something was replaced. `worked`:
+ * units that it took.
+ */
+export type RedactedCopy = {
+  payloadText: string;
+  traceId: string | undefined;
+  changed: readonly string[];
+  worked: number;
+};
 
 /**
  * The event with all matches of all redactions replaced. `here`: units that may be worked on this thread. Throws
@@ -44,12 +52,22 @@ export function redact(
   const needles = redactions.reduce((sum, redaction) => sum + redaction.needles, 0);
   const budget = new Budget(redactUnits(payloadText.length, needles), here);
   budget.spend(payloadText.length);
-  const work = { redactions, budget, isOver: false, isFoldable: mayHoldFoldable(payloadText) };
+  const work: Work = {
+    redactions,
+    budget,
+    isOver: false,
+    isFoldable: mayHoldFoldable(payloadText),
+    looksAtNumbers: redactions.some((redaction) => redaction.looksAtNumbers),
+    looksAtLines: redactions.some((redaction) => redaction.looksAtLines),
+    looksAtNames: redactions.some((redaction) => redaction.looksAtNames),
+    changed: [],
+  };
   const text = applied(payloadText, new Copy(payloadText, work).edits(scope, payload));
-  if (traceId === undefined) return { payloadText: text, traceId, worked: budget.worked };
+  const { changed } = work;
+  if (traceId === undefined) return { payloadText: text, traceId, changed, worked: budget.worked };
   const ofTrace = new Budget(redactUnits(traceId.length, needles), budget.here);
   const kept = redactTrace(traceId, redactions, ofTrace);
-  return { payloadText: text, traceId: kept, worked: budget.worked + ofTrace.worked };
+  return { payloadText: text, traceId: kept, changed, worked: budget.worked + ofTrace.worked };
 }
 
 /**
@@ -72,12 +90,22 @@ const ENDS_SCALAR = Uint8Array.from({ length: 128 }, (_, unit) =>
 /** The name that stands for what could not be looked through within the budget. */
 const OVER_NAME = PATTERN_NAME;
 const NO_SPANS: NamedSpan[] = [];
+const NO_EDITS: readonly TextEdit[] = [];
 
 /**
  * The work on one payload and the texts inside it. `isOver`: what follows is replaced whole. `isFoldable`: some text of
  * it may have a folded form.
  */
-type Work = { redactions: readonly Redaction[]; budget: Budget; isOver: boolean; readonly isFoldable: boolean };
+type Work = {
+  readonly redactions: readonly Redaction[];
+  readonly budget: Budget;
+  isOver: boolean;
+  readonly isFoldable: boolean;
+  readonly looksAtNumbers: boolean;
+  readonly looksAtLines: boolean;
+  readonly looksAtNames: boolean;
+  readonly changed: string[];
+};
 /** Where a text is inside another: how deep, under which key, and what was found in it as a whole. */
 type Inside = { level: number; key: string; found: readonly NamedSpan[] };
 
@@ -95,20 +123,18 @@ const KEY: Member = { key: '', value: null, found: NO_SPANS };
 class Copy {
   readonly #text: string;
   readonly #work: Work;
-  readonly #looksAtNumbers: boolean;
-  readonly #looksAtLines: boolean;
   readonly #inside: Inside;
   /** The first of what was found in the text as a whole that ends behind the position at hand. */
   #nextFound = 0;
   #at = 0;
+  /** Of the containers around the value at hand. */
+  #depth = 0;
   readonly #edits: TextEdit[] = [];
 
   constructor(text: string, work: Work, inside = NOT_INSIDE) {
     this.#text = text;
     this.#work = work;
     this.#inside = inside;
-    this.#looksAtNumbers = work.redactions.some((redaction) => redaction.looksAtNumbers);
-    this.#looksAtLines = work.redactions.some((redaction) => redaction.looksAtLines);
   }
 
   /** What has to be replaced, in order. `value`: what the text was parsed to. */
@@ -131,7 +157,7 @@ class Copy {
     while (!ENDS_SCALAR[this.#text.charCodeAt(this.#at)]) this.#at++;
     const token = { start, end: this.#at };
     const name =
-      this.#foundIn(token)[0]?.name ?? (this.#looksAtNumbers ? this.#numberName(token, scope, key) : undefined);
+      this.#foundIn(token)[0]?.name ?? (this.#work.looksAtNumbers ? this.#numberName(token, scope, key) : undefined);
     if (name !== undefined) this.#edits.push({ ...token, text: `"[redacted:${name}]"` });
   }
 
@@ -165,34 +191,42 @@ class Copy {
     const keys = new RedactedKeys();
     const members = typeof value === 'object' && !Array.isArray(value) ? value : null;
     const spread = this.#spread(scope, members);
+    const isNamed = members !== null && this.#work.looksAtNames;
+    const isOwn = this.#depth++ === 0 && this.#inside.level === 0;
     this.#at++;
     for (this.#skipSpace(); this.#text.charCodeAt(this.#at) !== CLOSE_OBJECT; this.#skipComma()) {
       const key = this.#string(scope, KEY, keys);
       this.#skipSpace();
       this.#at++; // the colon
       const below = isSettled(scope) ? scope : this.#below(scope, foldedText(key));
-      const name = members === null ? undefined : nameBeside(members, key);
+      const name = isNamed ? nameBeside(members, key) : undefined;
+      const before = this.#edits.length;
       this.#value(below, { key, name, value: members?.[key] ?? null, found: spread?.get(key) ?? NO_SPANS });
+      if (isOwn && this.#edits.length > before) this.#work.changed.push(key);
     }
     this.#at++;
+    this.#depth--;
   }
 
   #array(scope: Scope, { key, value }: Member): void {
     const items = Array.isArray(value) ? value : null;
     const spread = this.#spread(scope, items);
+    const isNamed = items !== null && this.#work.looksAtNames;
+    this.#depth++;
     this.#at++;
     this.#skipSpace();
     for (let i = 0; this.#text.charCodeAt(this.#at) !== CLOSE_ARRAY; i++, this.#skipComma()) {
       const below = isSettled(scope) ? scope : this.#step(scope, (path, at) => afterIndex(path, at, i));
-      const name = items === null ? undefined : nameBefore(items, i);
+      const name = isNamed ? nameBefore(items, i) : undefined;
       this.#value(below, { key, name, value: items?.[i] ?? null, found: spread?.get(String(i)) ?? NO_SPANS });
     }
     this.#at++;
+    this.#depth--;
   }
 
   /** What is spread over the strings of one array or object, by their keys; null: nothing. */
   #spread(scope: Scope, members: object | null): Map<string, NamedSpan[]> | null {
-    if (!this.#looksAtLines || members === null || this.#work.isOver || !scope.includes('in')) return null;
+    if (!this.#work.looksAtLines || members === null || this.#work.isOver || !scope.includes('in')) return null;
     const lines = Object.entries(members).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
     if (lines.length < 2) return null;
     const spans: NamedSpan[] = [];
@@ -253,23 +287,14 @@ class Copy {
     const isSlow = escaped || (raw.length > FLATTEN_CHARACTERS && member.value !== raw);
     let text = member.value === raw ? member.value : raw;
     if (isSlow) text = JSON.parse(this.#text.slice(open, close + 1)) as string;
-    let known: Int32Array | undefined;
-    // Of most strings no one asks.
-    const places = () => {
-      if (escaped) known ??= placesIn(raw);
-      return known ?? null;
-    };
-    const found = this.#foundIn({ start: open + 1, end: close }).map(({ start, end, name }) => ({
-      start: decodedStart(places(), start - open - 1),
-      end: decodedEnd(places(), end - open - 1),
-      name,
-    }));
-    found.push(...member.found);
-    if (keys === null) this.#findByName(text, scope, member, found);
-    const edits = keys === null ? this.#editsInside(text, scope, member, found) : null;
-    let edited = (edits ?? this.#spans(text, scope, found).map(mark)).map((edit) => inRaw(edit, places()));
-    if (this.#work.isOver && edits === null && raw !== '' && scope.includes('in'))
-      edited = [{ start: 0, end: raw.length, text: `[redacted:${OVER_NAME}]` }];
+    const found = this.#knownIn(open + 1, raw, member);
+    if (keys === null && this.#work.looksAtNames) this.#findByName(text, scope, member, found);
+    const inner = keys === null ? this.#editsInside(text, scope, member, found) : null;
+    const edits = inner ?? this.#editsOfSpans(this.#spans(text, scope, found));
+    const isReplaced = this.#work.isOver && inner === null && raw !== '' && scope.includes('in');
+    if (!isReplaced && edits.length === 0 && (keys === null || !raw.includes('[redacted:'))) return text;
+    let edited = editsInRaw(raw, edits);
+    if (isReplaced) edited = [{ start: 0, end: raw.length, text: `[redacted:${OVER_NAME}]` }];
     if (keys !== null) {
       const body = keys.distinct(applied(raw, edited));
       edited = body === raw ? [] : [{ start: 0, end: raw.length, text: body }];
@@ -279,10 +304,28 @@ class Copy {
     return text;
   }
 
+  #editsOfSpans(spans: readonly NamedSpan[]): readonly TextEdit[] {
+    return spans.length === 0 ? NO_EDITS : spans.map(mark);
+  }
+
+  /** What is known to be in a string, whose content begins at `from`, before it is looked through. */
+  #knownIn(from: number, raw: string, member: Member): NamedSpan[] {
+    const whole = this.#inside.found.length === 0 ? NO_SPANS : this.#foundIn({ start: from, end: from + raw.length });
+    if (whole.length === 0) return member.found.length === 0 && !this.#work.looksAtNames ? NO_SPANS : [...member.found];
+    const places = raw.includes('\\') ? placesIn(raw) : null;
+    const known = whole.map(({ start, end, name }) => ({
+      start: decodedStart(places, start - from),
+      end: decodedEnd(places, end - from),
+      name,
+    }));
+    return [...known, ...member.found];
+  }
+
   #findByName(text: string, scope: Scope, { key, name }: Member, found: NamedSpan[]): void {
     scope.forEach((places, r) => {
       if (places !== 'in') return;
       const redaction = this.#work.redactions[r]!;
+      if (!redaction.looksAtNames) return;
       redaction.namedSpans(key, text, found);
       if (name !== undefined) redaction.namedSpans(name, text, found);
     });
@@ -335,7 +378,8 @@ class Copy {
 
   /** `found`: what is known to be in the text already. In order, without overlaps. */
   #spans(text: string, scope: Scope, found: readonly NamedSpan[]): NamedSpan[] {
-    if (text.length === 0 || this.#work.isOver || !scope.includes('in')) return merged([...found]);
+    if (text.length === 0 || this.#work.isOver || !scope.includes('in'))
+      return found.length === 0 ? NO_SPANS : merged([...found]);
     const { redactions, budget, isFoldable } = this.#work;
     const spans: NamedSpan[] = [];
     try {
@@ -343,7 +387,7 @@ class Copy {
         if (places === 'in') redactions[r]!.spans(text, budget, spans, isFoldable);
       });
       if (found.length > 0) spans.push(...found.filter((span) => !spans.some((own) => isSameFinding(own, span))));
-      return merged(spans);
+      return spans.length === 0 ? NO_SPANS : merged(spans);
     } catch (error) {
       return this.#over(error, NO_SPANS);
     }

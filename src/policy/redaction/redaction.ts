@@ -11,7 +11,7 @@ import type { Detector } from '../detectors/detectors.ts';
 import { Automaton } from '../text-search/automaton.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
 import { Program } from '../text-search/program.ts';
-import { DETECTOR_UNITS, FOUND, type Needle, Scanner } from '../text-search/scanner.ts';
+import { DETECTOR_UNITS, type Few, FOUND, type Needle, Scanner } from '../text-search/scanner.ts';
 import { FOLDING_UNITS, formsOf } from '../texts/text-forms.ts';
 
 /** What a match of a pattern is replaced by is called so. */
@@ -25,24 +25,37 @@ export const UNREADABLE_NAME = 'not_json';
 export class Redaction {
   readonly fields: readonly Path[] | null;
   readonly traceKey: string;
+  /** Does it look at values by what they are called? */
+  readonly looksAtNames: boolean;
   readonly #trace: boolean;
-  #scanner: Scanner;
-  #wanted: Uint8Array;
+  readonly #scanner: Scanner;
+  readonly #wanted: Uint8Array;
+  readonly #few: Few;
   /** Needles that may be spread over several lines. */
-  #ofLines: readonly Detector[];
-  #finders: (Finder | undefined)[] = [];
+  readonly #ofLines: readonly Detector[];
+  readonly #finders: (Finder | undefined)[];
 
-  /** `traceKey`: the account's, so that an id cannot be found by trying. */
+  /** `traceKey`: the account's, so that an id cannot be found by trying. `among`: of which others this is a part. */
   constructor(
     needles: readonly Needle[],
     { fields, trace, traceKey = '' }: { fields: readonly Path[] | null; trace: boolean; traceKey?: string },
+    among?: Among,
   ) {
     this.fields = fields;
     this.traceKey = traceKey;
     this.#trace = trace;
-    this.#scanner = new Scanner(needles);
-    this.#wanted = new Uint8Array(needles.length).fill(1);
-    this.#ofLines = needles.flatMap(({ detector }) => (detector?.ofLines === undefined ? [] : [detector]));
+    this.#scanner = among === undefined ? new Scanner(needles) : among.of.#scanner;
+    this.#finders = among === undefined ? [] : among.of.#finders;
+    this.#wanted = among?.found ?? new Uint8Array(needles.length).fill(1);
+    this.#few = this.#scanner.fewOf(this.#wanted);
+    const isWanted = (i: number) => this.#wanted[i] === 1;
+    this.looksAtNames = this.#scanner.needles.some(
+      ({ detector }, i) => detector?.findsNamed !== undefined && isWanted(i),
+    );
+    const ofLines = this.#scanner.needles.filter(
+      ({ detector }, i) => detector?.ofLines !== undefined && among?.wanted[i] !== 0,
+    );
+    this.#ofLines = ofLines.map(({ detector }) => detector!);
   }
 
   /**
@@ -51,15 +64,7 @@ export class Redaction {
    */
   among(found: Uint8Array, wanted: Uint8Array): Redaction {
     const { fields, traceKey } = this;
-    const among = new Redaction(NO_NEEDLES, { fields, trace: this.#trace, traceKey });
-    among.#scanner = this.#scanner;
-    among.#finders = this.#finders;
-    among.#wanted = found;
-    const { needles } = this.#scanner;
-    among.#ofLines = this.#ofLines.filter((detector) =>
-      needles.some((needle, i) => needle.detector === detector && wanted[i] === 1),
-    );
-    return among;
+    return new Redaction(NO_NEEDLES, { fields, trace: this.#trace, traceKey }, { of: this, found, wanted });
   }
 
   /** Whether it finds something in a trace's id. */
@@ -132,24 +137,26 @@ export class Redaction {
 
   #spansAsItIs(text: string, budget: Budget, spans: NamedSpan[]): void {
     budget.spend(STRING_UNITS + this.#wanted.length * text.length);
-    this.#scanner.begin(this.#wanted, text.length);
+    this.#scanner.begin(this.#wanted, text.length, Number.POSITIVE_INFINITY, this.#few);
     let isHit = false;
     do isHit = this.#scanner.scan(text) || isHit;
     while (!this.#scanner.isDone());
     if (!isHit) return;
-    this.#scanner.needles.forEach((needle, i) => {
-      if (this.#scanner.found[i] === FOUND.no) return;
-      this.#finders[i] ??= finderOf(needle);
-      const name = needle.detector?.name ?? PATTERN_NAME;
+    const { needles, found } = this.#scanner;
+    for (let i = 0; i < needles.length; i++) {
+      if (found[i] === FOUND.no) continue;
+      this.#finders[i] ??= finderOf(needles[i]!);
+      const name = needles[i]!.detector?.name ?? PATTERN_NAME;
       for (const { start, end } of this.#finders[i]!(text, budget)) {
         budget.spend(SPAN_UNITS);
         spans.push({ start, end, name });
       }
-    });
+    }
   }
 }
 
 export type NamedSpan = Span & { name: string };
+type Among = { of: Redaction; found: Uint8Array; wanted: Uint8Array };
 
 /**
  * What is kept of a trace's id: itself, or a token where one of them finds something in it. What cannot be settled

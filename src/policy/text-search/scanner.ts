@@ -23,6 +23,9 @@ import { compileCandidate, type Pattern, Program, shortestMatch } from './progra
 /** What is searched for. Needles with the same key are the same. */
 export type Needle = { key: string; pattern: Pattern | null; detector: Detector | null };
 
+/** Needles that are asked one by one; null: they are not few. */
+export type Few = readonly number[] | null;
+
 export const FOUND = { no: 0, yes: 1, over: 2 } as const;
 
 /**
@@ -82,7 +85,7 @@ export class Scanner {
   /** What the pass at hand searches for beside numbers and plain texts, which belong to the first one. */
   #searching: readonly Group[] = [];
   /** Needles that are asked one by one, in place of all groups; null: they are not. */
-  #few: readonly number[] | null = null;
+  #few: Few = null;
   /** The candidates of needles as V8 reads them; null: it does not, or it is a pattern. */
   readonly #candidates: readonly (RegExp | null)[];
   /** Needles that were settled by the latest `scan`. */
@@ -109,15 +112,20 @@ export class Scanner {
   /**
    * Forgets what was found, and begins the first pass over an event. Only needles that are `wanted` are searched for.
    * `characters`: of the event, from which follows what the states of one pattern may take. `here`: units for all of
-   * it.
+   * it. `few`: what `fewOf` says of those that are wanted.
    */
-  begin(wanted: Uint8Array, characters: number, here = Number.POSITIVE_INFINITY): void {
+  begin(
+    wanted: Uint8Array,
+    characters: number,
+    here = Number.POSITIVE_INFINITY,
+    few: Few = this.fewOf(wanted),
+  ): void {
     this.found.fill(FOUND.no);
     this.#wanted = wanted;
     this.#characters = characters;
     this.#budget.begin(Number.POSITIVE_INFINITY, here);
     this.#pass = 0;
-    this.#few = fewOf(this.#candidates, wanted);
+    this.#few = few;
     if (this.#few !== null) {
       this.#searching = NO_GROUPS;
       return;
@@ -125,6 +133,11 @@ export class Scanner {
     if (this.#isAnyOver()) this.#split();
     for (const group of this.#groups) group.begin(wanted, characters, 'warm');
     this.#searching = this.#groups.length <= PASS_GROUPS ? this.#groups : this.#groups.slice(0, PASS_GROUPS);
+  }
+
+  /** Which needles are asked one by one, in place of an automaton. */
+  fewOf(wanted: Uint8Array): Few {
+    return fewOf(this.#candidates, wanted);
   }
 
   /** Units of work since `begin`. */
@@ -381,7 +394,7 @@ const FEW_MAX = 3;
 const quick = new Map<string, RegExp | null>();
 
 /** null: they are many, or there is a pattern among them, or a detector whose candidate is no expression of V8's. */
-function fewOf(candidates: readonly (RegExp | null)[], wanted: Uint8Array): number[] | null {
+function fewOf(candidates: readonly (RegExp | null)[], wanted: Uint8Array): Few {
   const few: number[] = [];
   for (let needle = 0; needle < wanted.length; needle++) {
     if (wanted[needle] === 0) continue;
