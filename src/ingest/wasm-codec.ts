@@ -25,7 +25,15 @@ import type { Decided } from './resolve-quotas.ts';
 import { isTimely, type ParsedSubmission } from './submission.ts';
 import { renderEvent, verdictOf } from './submission-reply.ts';
 import { View } from './view.ts';
-import { FLAG, fitsDigits, RECORD_WORDS, type ScannedBody, WasmInstance, WORD } from './wasm-instance.ts';
+import {
+  FLAG,
+  fitsDigits,
+  type Inserted,
+  RECORD_WORDS,
+  type ScannedBody,
+  WasmInstance,
+  WORD,
+} from './wasm-instance.ts';
 
 export class WasmCodec implements Codec {
   readonly name = 'wasm';
@@ -123,18 +131,20 @@ class WasmBody implements DecodedBody {
   encode(agent: AgentRecord, judged: readonly (Decided | null)[], arrivals: Arrivals): Encoded {
     const { instance, request, scanned, occurredAt } = this.#parts;
     const { events } = scanned;
-    instance.begin(scanned, request, request.shape);
+    const inserted: (Inserted | undefined)[] = [];
     for (let i = 0; i < events; i++) {
       const { decision } = judged[i]!;
       const receivedAt = arrivals.msOf(i);
-      const at = occurredAt[i]!;
-      const isPlain = decision === ALLOWED && isSimple(scanned, i);
-      if (isPlain && fitsDigits(at) && fitsDigits(receivedAt))
-        instance.allow(i, at, receivedAt, arrivals.fixedId(i) ?? arrivals.slotOf(i));
-      else
-        instance.insert(
-          made(request, agent, this.#submission(i), { decision, id: arrivals.idOf(i), receivedAt }),
-        );
+      if (decision === ALLOWED && isSimple(scanned, i) && fitsDigits(occurredAt[i]!) && fitsDigits(receivedAt))
+        continue;
+      inserted[i] = made(request, agent, this.#submission(i), { decision, id: arrivals.idOf(i), receivedAt });
+    }
+    instance.begin(scanned, request, request.shape, inserted);
+    for (let i = 0; i < events; i++) {
+      const one = inserted[i];
+      if (one === undefined)
+        instance.allow(i, occurredAt[i]!, arrivals.msOf(i), arrivals.fixedId(i) ?? arrivals.slotOf(i));
+      else instance.insert(one);
     }
     const { rows, summaries, reply, release } = instance.finish();
     return { rows, summaries: [summaries], events, answer: { body: reply, release }, outcome: undefined };
@@ -162,7 +172,7 @@ function made(
   agent: AgentRecord,
   submission: ParsedSubmission,
   { decision, id, receivedAt }: { decision: Decision; id: string; receivedAt: number },
-): { row: Buffer; summary: string; reply: string } {
+): Inserted {
   const { rows, summaries } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
   const verdict = verdictOf(decision, { id, occurredAt: submission.occurredAt, receivedAt });
   return { row: rows, summary: summaries[0]!, reply: renderEvent(agentId, submission, verdict) };

@@ -146,7 +146,9 @@ export type ScannedBody = {
 };
 
 /** `rows` and `summaries` stand until the next body is read or begun; `reply` until `release`. */
-type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: (() => void) | undefined };
+type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: () => void };
+/** What encode.ts makes of an event: its row, its summary and its part of the reply. */
+export type Inserted = { row: Buffer; summary: string; reply: string };
 
 /** What is the same for all events of a request. */
 type RequestIds = { account: string; agentId: string; requestId: string };
@@ -176,7 +178,6 @@ export class WasmInstance {
   readonly #buffers: BufferPool;
   readonly #records = new Records();
   #shape: Shape = 'one';
-  #parts: Parts | undefined;
   #written = 0;
   #randomUsed = RANDOM_BYTES;
   /** The random part of the next id that the module makes. */
@@ -221,12 +222,23 @@ export class WasmInstance {
     this.#records.give(body.records);
   }
 
-  /** Begins to write the events of a body, which may have been read some time ago. */
-  begin(body: ScannedBody, request: RequestIds, shape: Shape): void {
+  /**
+   * Begins to write the events of a body, which may have been read some time ago. `inserted`: those that are going to
+   * be; they need room beyond that of an event that is allowed.
+   */
+  begin(body: ScannedBody, request: RequestIds, shape: Shape, inserted: readonly (Inserted | undefined)[]): void {
+    const around = body.events * AROUND_BYTES_MAX + SLACK;
+    let [rowBytes, summaryBytes, replyBytes] = [body.bytes.length + around, around, body.bytes.length + around];
+    for (const one of inserted) {
+      if (one === undefined) continue;
+      rowBytes += one.row.length;
+      summaryBytes += Buffer.byteLength(one.summary);
+      replyBytes += Buffer.byteLength(one.reply);
+    }
     const rows = align(BODY_AT + body.bytes.length + SLACK);
-    const summaries = align(rows + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
-    const reply = align(summaries + body.events * AROUND_BYTES_MAX + SLACK);
-    this.#grow(reply + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
+    const summaries = align(rows + rowBytes);
+    const reply = align(summaries + summaryBytes);
+    this.#grow(reply + replyBytes);
     if (this.#current !== body) {
       this.#load(body.bytes);
       copyWords(this.#words, RECORDS_AT / 4, body.records, 0, body.events * RECORD_WORDS);
@@ -237,7 +249,6 @@ export class WasmInstance {
     this.#starts.summaries = summaries;
     this.#starts.reply = reply;
     this.#shape = shape;
-    this.#parts = undefined;
     this.#written = 0;
     const opened = REPLY_OPEN[shape];
     if (opened !== '') this.#bytes.latin1Write(opened, reply);
@@ -350,12 +361,12 @@ export class WasmInstance {
   }
 
   /** Puts in its place what encode.ts has made of an event. */
-  insert({ row, summary, reply }: { row: Buffer; summary: string; reply: string }): void {
-    const parts = this.#cut();
-    const comma = this.#written++ === 0 ? '' : ',';
-    parts.rows.push(row);
-    parts.summaries.push(Buffer.from(`,${summary}`));
-    parts.reply.push(Buffer.from(comma + reply));
+  insert({ row, summary, reply }: Inserted): void {
+    const [rows, summaries, replies] = [this.#wasm.rowsEnd(), this.#wasm.summariesEnd(), this.#wasm.replyEnd()];
+    this.#bytes.set(row, rows);
+    const summaryBytes = this.#bytes.utf8Write(`,${summary}`, summaries);
+    const replyBytes = this.#bytes.utf8Write(this.#written++ === 0 ? reply : `,${reply}`, replies);
+    this.#wasm.moveTo(rows + row.length, summaries + summaryBytes, replies + replyBytes);
   }
 
   /**
@@ -368,26 +379,10 @@ export class WasmInstance {
       const written = this.#bytes.latin1Write(`],"total":${this.#written}}`, end);
       this.#wasm.moveTo(this.#wasm.rowsEnd(), this.#wasm.summariesEnd(), end + written);
     }
-    if (this.#parts !== undefined) {
-      const { rows, summaries, reply } = this.#cut();
-      const [allRows, allSummaries, allReply] = [rows, summaries, reply].map((parts) => Buffer.concat(parts));
-      return { rows: allRows!, summaries: allSummaries!, reply: allReply!, release: undefined };
-    }
     const { rows, summaries, reply } = this.#views();
     const buffer = this.#buffers.take(reply.length);
     buffer.set(reply);
     return { rows, summaries, reply: buffer.subarray(0, reply.length), release: () => this.#buffers.release(buffer) };
-  }
-
-  /** Takes out what has been written, so that something else can follow it. */
-  #cut(): Parts {
-    this.#parts ??= { rows: [], summaries: [], reply: [] };
-    const { rows, summaries, reply } = this.#views();
-    this.#parts.rows.push(Buffer.from(rows));
-    this.#parts.summaries.push(Buffer.from(summaries));
-    this.#parts.reply.push(Buffer.from(reply));
-    this.#wasm.moveTo(this.#starts.rows, this.#starts.summaries, this.#starts.reply);
-    return this.#parts;
   }
 
   #views(): { rows: Buffer; summaries: Buffer; reply: Buffer } {
@@ -530,8 +525,6 @@ function constantsBehind(name: EventColumn): Buffer {
   }
   return writer.bytes();
 }
-
-type Parts = { rows: Buffer[]; summaries: Buffer[]; reply: Buffer[] };
 
 function align(at: number): number {
   return (at + 15) & ~15;

@@ -16,15 +16,15 @@ export function placesIn(raw: string): Int32Array {
 
 /** Edits of the decoded text, in order, as those of the raw one. */
 export function editsInRaw(raw: string, edits: readonly TextEdit[]): readonly TextEdit[] {
-  let escape = raw.indexOf('\\');
-  if (escape < 0) return edits;
+  let backslash = raw.indexOf('\\');
+  if (backslash < 0) return edits;
   /** By how much a position of the raw text is further than that of the decoded one. */
   let further = 0;
   const inRaw = (decoded: number) => {
-    while (escape >= 0 && escape - further < decoded) {
-      const units = raw[escape + 1] === 'u' ? 6 : 2;
+    while (backslash >= 0 && backslash - further < decoded) {
+      const units = raw[backslash + 1] === 'u' ? 6 : 2;
       further += units - 1;
-      escape = raw.indexOf('\\', escape + units);
+      backslash = raw.indexOf('\\', backslash + units);
     }
     return decoded + further;
   };

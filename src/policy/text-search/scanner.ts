@@ -114,12 +114,7 @@ export class Scanner {
    * `characters`: of the event, from which follows what the states of one pattern may take. `here`: units for all of
    * it. `few`: what `fewOf` says of those that are wanted.
    */
-  begin(
-    wanted: Uint8Array,
-    characters: number,
-    here = Number.POSITIVE_INFINITY,
-    few: Few = this.fewOf(wanted),
-  ): void {
+  begin(wanted: Uint8Array, characters: number, here = Number.POSITIVE_INFINITY, few: Few = this.fewOf(wanted)): void {
     this.found.fill(FOUND.no);
     this.#wanted = wanted;
     this.#characters = characters;
