@@ -85,7 +85,7 @@ export function inFolded(find: FindNamed): FindNamed {
     const plain = foldedText(name);
     const span = form === undefined && plain === name ? null : find(plain, form?.text ?? value);
     if (span === null || form === undefined) return span;
-    return { start: form.starts[span.start]!, end: form.ends[span.end - 1]! };
+    return { start: form.places.starts[span.start]!, end: form.places.ends[span.end - 1]! };
   };
 }
 

@@ -132,7 +132,7 @@ export class Redaction {
     const inFolded: NamedSpan[] = [];
     this.#spansAsItIs(folded.text, budget, inFolded);
     for (const { start, end, name } of inFolded)
-      spans.push({ start: folded.starts[start]!, end: folded.ends[end - 1]!, name });
+      spans.push({ start: folded.places.starts[start]!, end: folded.places.ends[end - 1]!, name });
   }
 
   #spansAsItIs(text: string, budget: Budget, spans: NamedSpan[]): void {

@@ -61,6 +61,10 @@ export function detectorNeedle(detector: Detector): Needle {
   return { key: `d${detector.name}${detector.regions ?? ''}`, pattern: null, detector };
 }
 
+/** Keys come again and again; of so many, and so long, it is remembered: 32 KB. */
+const HELD_KEYS_MAX = 512;
+const HELD_CHARACTERS_MAX = 64;
+
 type Plain = { needle: number; text: LiteralSearch };
 
 /** A longer key is not shown: no one names a field so. It has so many states of an automaton at most, too. */
@@ -90,6 +94,8 @@ export class Scanner {
   readonly #candidates: readonly (RegExp | null)[];
   /** Needles that were settled by the latest `scan`. */
   #settled = 0;
+  /** What `holds` said of keys. */
+  readonly #held = new Map<string, boolean>();
 
   constructor(needles: readonly Needle[]) {
     this.needles = needles;
@@ -175,10 +181,14 @@ export class Scanner {
 
   /** Does this text hold any needle at all? Leaves what was found untouched; what cannot be settled counts as held. */
   holds(text: string): boolean {
-    return (
+    const known = this.#held.get(text);
+    if (known !== undefined) return known;
+    const isHeld =
       this.#plain.some((plain) => plain.text.isIn(text, this.#budget)) ||
-      this.#groups.some((group) => group.holds(text, this.#budget))
-    );
+      this.#groups.some((group) => group.holds(text, this.#budget));
+    if (this.#held.size >= HELD_KEYS_MAX) this.#held.clear();
+    if (text.length <= HELD_CHARACTERS_MAX) this.#held.set(text, isHeld);
+    return isHeld;
   }
 
   /** Does any needle inspect whole numbers? */

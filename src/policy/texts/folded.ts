@@ -9,10 +9,30 @@
 import { JOINER, streamSafe } from '../../common/stream-safe.ts';
 
 /** `starts[i]` and `ends[i]`: the stretch of the text as sent that unit i of `text` comes from. */
-export type Folded = { text: string; starts: Int32Array; ends: Int32Array };
+type Places = { readonly starts: Int32Array; readonly ends: Int32Array };
+
+/** A text that is another one when folded. Where its units come from is asked of few. */
+export class Folded {
+  readonly text: string;
+  readonly #of: string;
+  readonly #parts: Parts;
+  #places: Places | undefined;
+
+  constructor(text: string, of: string, parts: Parts) {
+    this.text = text;
+    this.#of = of;
+    this.#parts = parts;
+  }
+
+  get places(): Places {
+    this.#places ??= placesOf(this.#of, this.#parts);
+    return this.#places;
+  }
+}
 
 /** Anything but what ASCII prints, and its blanks. */
 const FOLDABLE = /[^\t-\r -~]/;
+const NEXT_FOLDABLE = new RegExp(FOLDABLE, 'g');
 /** The same of the text of a payload, in which control characters are escaped. */
 const FOLDABLE_IN_JSON = /[^\t-\r -~]|\\[ub]/;
 /**
@@ -66,7 +86,7 @@ export function folded(text: string): Folded | undefined {
   if (!isFoldable(text)) return undefined;
   const parts = partsOf(text);
   const whole = parts && joined(text, parts);
-  return whole === undefined || whole === text ? undefined : { text: whole, ...placesOf(text, parts!) };
+  return whole === undefined || whole === text ? undefined : new Folded(whole, text, parts!);
 }
 
 /** Characters with what belongs to them, each of its own stretch: all but units that stand for themselves alone. */
@@ -78,6 +98,10 @@ function partsOf(text: string): Parts | undefined {
   let isChanged = false;
   let kind = kindAt(text, 0);
   for (let i = 0; i < text.length; ) {
+    if (text.charCodeAt(i) < 0x80 && text.charCodeAt(i + 1) < 0x80 && kind === ITSELF) {
+      i = beforeFoldable(text, i);
+      if (i < 0) break;
+    }
     let end = i + (isPairAt(text, i) ? 2 : 1);
     let next = kindAt(text, end);
     const isAlone = next !== BELONGING && kind < SPELLING;
@@ -100,6 +124,12 @@ function partsOf(text: string): Parts | undefined {
   return isChanged ? parts : undefined;
 }
 
+/** The place of the last character before the next that may be folded; -1: there is none. `from`: of a plain one. */
+function beforeFoldable(text: string, from: number): number {
+  NEXT_FOLDABLE.lastIndex = from;
+  return NEXT_FOLDABLE.test(text) ? NEXT_FOLDABLE.lastIndex - 2 : -1;
+}
+
 function joined(text: string, { starts, ends, texts }: Parts): string {
   const pieces: string[] = [];
   let from = 0;
@@ -111,7 +141,7 @@ function joined(text: string, { starts, ends, texts }: Parts): string {
   return pieces.join('') + text.slice(from);
 }
 
-function placesOf(text: string, parts: Parts): { starts: Int32Array; ends: Int32Array } {
+function placesOf(text: string, parts: Parts): Places {
   let length = text.length;
   for (let i = 0; i < parts.texts.length; i++) length += parts.texts[i]!.length - (parts.ends[i]! - parts.starts[i]!);
   const starts = new Int32Array(length);
