@@ -18,11 +18,9 @@ export function shortAmount(text: string): string {
 /** The least count of which a share says something; of fewer both counts are there to be read. */
 const FEW = 10;
 
-/** `+12 %` of what it was before, `over 10 times` it, or `new`. `few`: below so much there is no share. */
+/** `+12 %` of what it was before, or `over 10 times` it. `few`: below so much there is no share; of 0 there never is. */
 export function changeText(now: number, before: number, few = FEW): string {
-  if (now === before) return '';
-  if (before === 0) return 'new';
-  if (before < few) return '';
+  if (now === before || before === 0 || before < few) return '';
   const share = Math.round(((now - before) / before) * 100);
   if (share >= 900) return 'over 10 times';
   return share === 0 ? '' : `${share > 0 ? '+' : '−'}${Math.abs(share)} %`;

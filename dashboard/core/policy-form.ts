@@ -33,6 +33,14 @@ export const FORM_OPERATORS: readonly string[] = [
   ...OPERATORS.filter((operator) => !OF_COMMANDS.includes(operator)),
 ];
 
+/** As a person reads them, in the form and where it says why. */
+export const OPERATOR_WORDS: Record<string, string> = {
+  ...{ is: 'is', 'any of': 'is any of', eq: 'is exactly', ne: 'is not', in: 'is in', not_in: 'is not in' },
+  ...{ gt: 'is more than', gte: 'is at least', lt: 'is less than', lte: 'is at most' },
+  ...{ contains: 'contains', starts_with: 'starts with', ends_with: 'ends with', matches: 'matches pattern' },
+  ...{ glob: 'is like (* ?)', exists: 'exists' },
+};
+
 export function takesList(operator: string): boolean {
   return OF_LISTS.includes(operator);
 }

@@ -97,8 +97,8 @@ export function spanText(ms: number): string {
 export function agoText(iso: string): string {
   const ms = nowMs() - Date.parse(iso);
   if (Math.abs(ms) < 1_000) return 'just now';
-  // no one reads tenths of a second that pass meanwhile
-  const text = spanText(Math.abs(ms) < MINUTE_MS ? Math.round(ms / 1_000) * 1_000 : ms).replace('.0 s', ' s');
+  const unit = Math.abs(ms) < MINUTE_MS ? 1_000 : MINUTE_MS; // what is smaller passes while it is read
+  const text = spanText(Math.round(ms / unit) * unit).replace('.0 s', ' s');
   return ms < 0 ? `in ${text}` : `${text} ago`;
 }
 

@@ -3,6 +3,7 @@ import {
   FORM_OPERATORS,
   formOf,
   isOfText,
+  OPERATOR_WORDS,
   shownValue,
   type Test,
   takesList,
@@ -30,12 +31,6 @@ type RowsProps = Edit & {
 };
 
 const FIELDS = ['type', 'payload.tool', 'payload.arguments', 'payload.prompt', 'payload.model', 'trace_id'];
-const WORDS: Record<string, string> = {
-  ...{ is: 'is', 'any of': 'is any of', eq: 'is exactly', ne: 'is not', in: 'is in', not_in: 'is not in' },
-  ...{ gt: 'is more than', gte: 'is at least', lt: 'is less than', lte: 'is at most' },
-  ...{ contains: 'contains', starts_with: 'starts with', ends_with: 'ends with', matches: 'matches pattern' },
-  ...{ glob: 'is like (* ?)', exists: 'is there' },
-};
 
 /** What the rows are offered; once a form. */
 export function Suggestions({ fields, suggested }: { fields: Iterable<string>; suggested: Suggested }) {
@@ -122,7 +117,7 @@ function TestRow({ n, test, suggested, text, onText }: RowProps) {
       >
         {FORM_OPERATORS.map((one) => (
           <option key={one} value={one} disabled={isShared && (one === 'is' || one === 'any of')}>
-            {WORDS[one]}
+            {OPERATOR_WORDS[one]}
           </option>
         ))}
       </select>

@@ -46,10 +46,10 @@ export function Filters({ specs, chipsFor = [] }: { specs: readonly FilterSpec[]
           key={`${name}=${value}`}
           type="button"
           class="chip"
-          aria-label={`Remove the filter ${name} ${visible(nameOf(name, value))}`}
+          aria-label={`Remove the filter ${wordsOf(name)} ${visible(nameOf(name, value))}`}
           onClick={() => setParams({ [name]: params.getAll(name).filter((other) => other !== value), id: undefined })}
         >
-          {name}: {value === '' ? '(none)' : <Literal text={nameOf(name, value)} />} ×
+          {wordsOf(name)}: {value === '' ? '(none)' : <Literal text={nameOf(name, value)} />} ×
         </button>
       ))}
       {chips.length > 1 && (
@@ -65,6 +65,11 @@ export function Filters({ specs, chipsFor = [] }: { specs: readonly FilterSpec[]
       )}
     </div>
   );
+}
+
+/** `agent` of `agent_id`: what a parameter filters by, as a person calls it. */
+function wordsOf(name: string): string {
+  return name.replace(/_id$/, '').replaceAll('_', ' ');
 }
 
 function FilterMenu({ name, label, choices, other = 0, found: kind }: FilterSpec) {

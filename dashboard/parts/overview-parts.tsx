@@ -49,7 +49,8 @@ export function Attention({ overview, agentId }: Of) {
   if (attention.untold_policies > 0)
     notes.push(
       <a href={hrefOf('alerts')}>
-        {many(attention.untold_policies, 'policy asks', 'policies ask')} for an alert, and no alert tells of violations
+        {many(attention.untold_policies, 'policy asks', 'policies ask')} for an alert, but no alert is set up for
+        violations
       </a>,
     );
   if (agentId === undefined) notes.push(...careNotes(attention.service));

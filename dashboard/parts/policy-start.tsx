@@ -36,7 +36,7 @@ export function Mode({ policy, type, onShadow }: ModeProps) {
         </select>
       </Field>
       {shown === 'later' && (
-        <Field label="In force from" hint={`By the clock of ${zoneName()}. No event is judged by it before.`}>
+        <Field label="In force from" hint={`Time in ${zoneName()}. Until then it judges no event.`}>
           <input
             type="datetime-local"
             name="starts_at"

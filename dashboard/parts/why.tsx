@@ -3,6 +3,7 @@
 // the event: the present one mostly, else from among those that are kept.
 
 import { usePolicy, useRevision } from '../core/policies.ts';
+import { OPERATOR_WORDS } from '../core/policy-form.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
 import { layOut, lineAt, readableShort, valueAt } from '../core/tokens.ts';
@@ -141,7 +142,7 @@ function explanationOf(outcome: string, reason: string | null, matches: number):
   if (reason === 'agent_inactive') return 'The agent is switched off: whatever it sends is blocked and recorded.';
   if (outcome === 'pending') return 'A policy asks for an approval, and there is no decision yet.';
   if (reason === 'approval') return `A person decided, or the time for it was over: the event is ${outcome}.`;
-  if (outcome === 'blocked') return 'A policy that blocks matched.';
+  if (outcome === 'blocked') return 'A policy blocked it.';
   return matches === 0 ? 'No policy matched.' : 'The policies that matched only record or alert.';
 }
 
@@ -344,7 +345,7 @@ function Held({ held, policy }: { held: ConditionHeld; policy: PolicyConditions 
       <code>
         <Literal text={held.condition} />
       </code>{' '}
-      {held.operator ?? ''}
+      {held.operator === undefined ? '' : (OPERATOR_WORDS[held.operator] ?? held.operator)}
       {held.keyword === undefined ? '' : `does not satisfy ${held.keyword}`}{' '}
       {operand !== undefined && !isLong && (
         <code>

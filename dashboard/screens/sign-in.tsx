@@ -88,7 +88,7 @@ export function SignIn({ isOver }: Over) {
           <span>API key</span>
           <input name="key" type="password" required maxLength={300} autocomplete="off" spellcheck={false} />
           <small>
-            <code>npm start</code> prints the first one. The key is kept nowhere in the browser.
+            <code>npm start</code> prints the first one, or the file that holds it. The browser does not store the key.
           </small>
         </label>
         <button type="submit" class="primary" aria-busy={busy}>

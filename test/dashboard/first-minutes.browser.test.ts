@@ -40,7 +40,7 @@ async function firstMinutes(): Promise<void> {
     const why = page.getByRole('region', { name: 'Why' });
     await why.getByText('no large payments').waitFor();
     await why.getByText('/arguments/amount').first().waitFor();
-    t.match(await why.textContent(), /A policy that blocks matched/);
+    t.match(await why.textContent(), /A policy blocked it/);
     t.match(await page.locator('code.lit').allTextContents(), [/send_money/, /5000/], 'the places are lit');
     t.notMatch(page.url(), 'key=', 'the key is out of the address');
   });

@@ -182,7 +182,7 @@ async function many(): Promise<void> {
       .first()
       .waitFor();
     await go(page, `anomalies?agent_id=${oldest}`);
-    await page.getByRole('button', { name: 'Remove the filter agent_id aaa-oldest' }).waitFor();
+    await page.getByRole('button', { name: 'Remove the filter agent aaa-oldest' }).waitFor();
     await page.locator('summary').filter({ hasText: 'Agent' }).click();
     const menu = page.getByRole('group', { name: 'Agent' });
     await menu.getByLabel('aaa-oldest').waitFor();
@@ -255,7 +255,7 @@ async function many(): Promise<void> {
     await menu.getByText(/^Others, not shown here: [\d,]+ events\.$/).waitFor();
     await menu.getByLabel('Search: Policy').fill('rule-59');
     await menu.getByLabel('rule-59').check();
-    await page.getByRole('button', { name: 'Remove the filter policy_id rule-59' }).waitFor();
+    await page.getByRole('button', { name: 'Remove the filter policy rule-59' }).waitFor();
   });
 
   browserTest('what cannot be counted is not said to be none', { mayFail: /503|Failed to load/ }, async (t, open) => {

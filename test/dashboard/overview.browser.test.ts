@@ -68,11 +68,11 @@ async function overviewPages(): Promise<void> {
     await shows('Errors', 1);
     await shows('Tokens', tokens.total.now);
     t.match(await figure('Tokens').textContent(), /yesterday 1,000 over 10 timesa week ago 1,000/);
-    t.match(await figure('Blocked').textContent(), /yesterday 0 newa week ago 0 new/, 'of nothing there is no share');
+    t.match(await figure('Blocked').textContent(), /yesterday 0 a week ago 0 $/, 'of nothing there is no share');
     t.match(await figure('Events').textContent(), /yesterday 1 a week ago 1 $/, 'nor of one event');
     const attention = page.getByRole('region', { name: 'Needs attention' });
     t.match(await attention.textContent(), /1 approval waits; the oldest has \d+:\d\d/);
-    t.match(await attention.textContent(), /2 policies ask for an alert, and no alert tells of violations/);
+    t.match(await attention.textContent(), /2 policies ask for an alert, but no alert is set up for violations/);
     const agents = page.getByRole('region', { name: 'Agents' });
     const [most, reading] = [agents.getByRole('row').nth(1), agents.getByRole('row').nth(2)];
     t.match(await reading.textContent(), /^reader/, 'behind the one with more troubles, though it sent last');

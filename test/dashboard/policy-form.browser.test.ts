@@ -210,7 +210,7 @@ async function form(): Promise<void> {
       await dialog.getByLabel('Value of condition 2').fill('wire');
       await dialog.getByLabel('Save it').selectOption({ label: 'in force from a time on' });
       const from = dialog.getByRole('textbox', { name: /^In force from/ });
-      await dialog.getByText('By the clock of Europe/Berlin').waitFor();
+      await dialog.getByText('Time in Europe/Berlin').waitFor();
       const today = await page.evaluate<string>(TODAY);
       t.ok((await from.inputValue()) > `${today}T23:59`, 'tomorrow at first');
       t.match(await from.inputValue(), /T00:00$/);

@@ -192,7 +192,7 @@ t.test('a change is told as a share where a share says something', async (t) => 
     [169_150, 100, 'over 10 times'],
     [3_385, 2, ''],
     [2, 9, ''],
-    [5, 0, 'new'],
+    [5, 0, ''],
     [0, 0, ''],
     [1_000_001, 1_000_000, ''],
   ] as const)
