@@ -2,7 +2,8 @@
 // eight policies that only log, and prints what each of them matched. Without files it takes ../shared/data/*.ndjson,
 // and where there are none our own short runs, bench/demo-runs.ndjson.
 // `npm run demo -- --url URL --key KEY [FILE…]` fills a service of yours instead, to be looked at: the newest event of
-// each file is of now. The key may configure and submit.
+// each file is of now. The key may configure and submit. With `--decide` the policies that block or ask a person do so
+// there, and the dashboard has blocked events and approvals to look at; keep that to an account without real agents.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { HttpClient } from './http-client.ts';
@@ -11,8 +12,10 @@ import { startBenchService } from './service.ts';
 
 /** Within this policies are in force on every process. */
 const IN_FORCE_MS = 1_000;
+/** Types whose policies block, or ask a person, with `--decide`. */
+const DECIDING = ['block_action', 'require_approval'];
 
-const options = { url: { type: 'string' }, key: { type: 'string' } } as const;
+const options = { url: { type: 'string' }, key: { type: 'string' }, decide: { type: 'boolean' } } as const;
 const { positionals, values } = read();
 if ((values.url === undefined) !== (values.key === undefined)) {
   process.stderr.write('--url and --key go together\n');
@@ -22,7 +25,8 @@ const files = positionals.length > 0 ? positionals : demoRuns();
 const own = values.url === undefined ? await startBenchService({}) : undefined;
 const client = new HttpClient({ ...(own ?? { url: values.url!, key: values.key! }), connections: 4 });
 try {
-  for (const { name, type, conditions } of POLICIES) await policy({ name, type, conditions, actions: ['log'] });
+  for (const { name, type, conditions } of POLICIES)
+    await policy({ name, type, conditions, actions: [values.decide && DECIDING.includes(type) ? 'block' : 'log'] });
   await sleep(IN_FORCE_MS);
   const started = performance.now();
   const result = await replay(client, files, {
@@ -45,7 +49,9 @@ function read() {
   try {
     return parseArgs({ options, allowPositionals: true });
   } catch (error) {
-    process.stderr.write(`${(error as Error).message}\nUsage: npm run demo [-- [--url URL --key KEY] [FILE…]]\n`);
+    process.stderr.write(
+      `${(error as Error).message}\nUsage: npm run demo [-- [--url URL --key KEY] [--decide] [FILE…]]\n`,
+    );
     process.exit(2);
   }
 }

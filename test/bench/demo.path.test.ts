@@ -38,13 +38,16 @@ t.test('it fills a service that runs, with runs of now', async (t) => {
   const service = await startService(t);
   const api = new Api(t, service);
   const demo = [assetPath('build/bench/demo.js'), assetPath(OWN_RUNS), '--url', service.url, '--key', service.key];
+  const deciding = [...demo, '--decide'];
   const began = Date.now();
   for (let run = 1; run <= 2; run++) {
-    const { stdout } = await promisify(execFile)(process.execPath, demo, { timeout: 180_000 });
+    const { stdout } = await promisify(execFile)(process.execPath, deciding, { timeout: 180_000 });
     t.match(stdout, /of 4 agents sent/, `run ${run}`);
   }
   const [newest] = (await api.get('/v1/events?limit=1')).json.items;
   t.ok(Date.parse(newest.timestamp) >= began, newest.timestamp);
+  t.equal((await api.get('/v1/events?outcome=pending')).json.total, 2 * MATCHES['bookings need a person']!, 'to decide');
+  t.ok((await api.get('/v1/events?outcome=blocked')).json.total > 0, 'blocked, to be looked at');
   t.equal((await api.get('/v1/policies')).json.total, POLICIES.length, 'each policy once');
   const alone = promisify(execFile)(process.execPath, demo.slice(0, 4), { timeout: 60_000 });
   const refusal = await alone.catch((error: { code: number; stderr: string }) => error);
