@@ -10,7 +10,7 @@ import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import { actor } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';
 import { SEED } from '../support/seed.ts';
-import { type AlertWorld, makeAlertWorld, makeSignal } from './alert-harness.ts';
+import { type AlertWorld, makeAlertWorld, makeSignal, sendersOf } from './alert-harness.ts';
 
 const redis = await startRedis(t);
 const heldFor = async () => undefined;
@@ -312,5 +312,5 @@ function killing(world: AlertWorld) {
       return new Promise<never>(() => undefined);
     },
   };
-  return { webhook: sender, chat_app: sender, email: sender };
+  return sendersOf(sender);
 }

@@ -5,6 +5,7 @@ import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from
 import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts';
 import { DeliveryWorker, type WorkerOptions } from '../../pipelines/alert/worker.ts';
 import type { AlertCreate, AlertRecord } from '../../schemas/alert.ts';
+import { CHANNELS, type Channel } from '../../schemas/closed-sets.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
@@ -20,6 +21,11 @@ export const GONE: AttemptResult = { outcome: 'gone', statusCode: 410, error: 's
 
 type Got = { target: string; notification: Notification; attempt: Attempt };
 type Answer = AttemptResult | Promise<AttemptResult>;
+
+/** One for each channel. */
+export function sendersOf(sender: ChannelSender): Record<Channel, ChannelSender> {
+  return Object.fromEntries(CHANNELS.map((channel) => [channel, sender])) as Record<Channel, ChannelSender>;
+}
 
 /** The other side of all channels. */
 class Targets implements ChannelSender {
@@ -77,7 +83,7 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
   const account = newAccount();
   const alerts = new Alerts(store);
   const targets = new Targets();
-  const senders = { webhook: targets, chat_app: targets, email: targets };
+  const senders = sendersOf(targets);
   const metrics = new Metrics({ processName: 'test' });
   const another = (options: Partial<WorkerOptions> = {}) => {
     const worker = new DeliveryWorker({
