@@ -11,7 +11,7 @@ import { rolldown } from 'rolldown';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const ENTRIES = [
-  'src/processes/cli.ts',
+  'src/composition/cli.ts',
   'src/chdb-server/clickhouse-server-main.ts',
   'src/process/stall-guard-thread.ts',
   'src/ingest/judging-thread.ts',

@@ -45,7 +45,7 @@ export function whyNotWritable() {
 
 /** Is `build` there, and made of the sources as they are? */
 export function isBuilt() {
-  if (!existsSync(path.join(ROOT, 'src', 'processes', 'cli.ts')))
+  if (!existsSync(path.join(ROOT, 'src', 'composition', 'cli.ts')))
     return existsSync(path.join(BUILD, 'service', 'cli.js'));
   return existsSync(STAMP) && readFileSync(STAMP, 'utf8') === sourceStamp();
 }

@@ -37,7 +37,7 @@ const OWN: Record<string, readonly string[]> = {
     'src/registry/price-tables.ts',
     'src/policy/quotas/spend-store.ts',
     'src/commands/budget-commands.ts',
-    'src/processes/backtests-process.ts',
+    'src/composition/backtests-process.ts',
   ],
   'entries of streams, heads of chains, files of the installation': [
     ...['schemas/entry.ts', 'src/audit/checkpoint.ts', 'src/audit/checkpoints.ts', 'src/audit/sources.ts'],
@@ -53,13 +53,13 @@ const OWN: Record<string, readonly string[]> = {
     ],
     ...[
       'src/stores/installation.ts',
-      'src/processes/clients.ts',
+      'src/composition/clients.ts',
       'src/embedded/state-dir.ts',
       'src/embedded/redis-server.ts',
     ],
     ...[
       'src/embedded/supervisor.ts',
-      'src/processes/cli.ts',
+      'src/composition/cli.ts',
       'src/metrics/metrics.ts',
       'src/process/stall-guard-thread.ts',
     ],

@@ -2,8 +2,8 @@
 // key that meets its request limit is notified.
 import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
+import { makeKeys } from '../src/composition/clients.ts';
 import { readConfig } from '../src/process/config.ts';
-import { makeKeys } from '../src/processes/clients.ts';
 import { connectCommands } from '../src/redis/client.ts';
 import { Accounts } from '../src/registry/accounts.ts';
 import { Api } from './support/api.ts';

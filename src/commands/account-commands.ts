@@ -10,7 +10,7 @@ import { NO_QUOTAS, QUOTA_MAX, type Quotas, RATE_QUOTAS } from '../../schemas/qu
 import { type OwnRetention, RETENTION_DAYS_MAX } from '../../schemas/retention.ts';
 import { ServiceError } from '../common/errors.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
-import { refuseLostRegistry } from '../processes/clients.ts';
+import { refuseLostRegistry } from '../composition/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { refuseOutside, retentionOf } from '../registry/account-retention.ts';

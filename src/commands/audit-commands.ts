@@ -21,7 +21,7 @@ import { AuditVerifier } from '../audit/verifier.ts';
 import { CHAIN_FLUSH_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Config } from '../process/config.ts';
-import { makeClickHouse, mostRetentionDays } from '../processes/clients.ts';
+import { makeClickHouse, mostRetentionDays } from '../composition/clients.ts';
 import { keptNow } from '../registry/account-retention.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';

@@ -10,7 +10,7 @@ import { restoreFiles } from '../backup/restore-files.ts';
 import { isS3Place } from '../backup/s3-storage.ts';
 import { takeFileLock } from '../embedded/file-lock.ts';
 import { StateDir } from '../embedded/state-dir.ts';
-import { makeClickHouse } from '../processes/clients.ts';
+import { makeClickHouse } from '../composition/clients.ts';
 import { type Command, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
 

@@ -20,7 +20,7 @@ import { chooseTransport } from '../http/transport/choose.ts';
 import { readAsset } from '../process/assets.ts';
 import { type Config, environmentWith, givenSettings } from '../process/config.ts';
 import { userFacingMessage } from '../process/report-failure.ts';
-import { clickhouseReady, makeClickHouse, makeCommands, makeKeys, redisReady } from '../processes/clients.ts';
+import { clickhouseReady, makeClickHouse, makeCommands, makeKeys, redisReady } from '../composition/clients.ts';
 import { type Commands, mastersOf } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import { presenceOf } from '../registry/presence.ts';

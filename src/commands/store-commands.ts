@@ -25,7 +25,7 @@ import {
   prepareStores,
   redisReady,
   STORES_READY_MS_MAX,
-} from '../processes/clients.ts';
+} from '../composition/clients.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';

@@ -2,7 +2,7 @@
 // closed behind them. Failure: as of `withAddresses` and `redisReady`, in words for a terminal.
 import type { Config } from '../process/config.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
-import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../processes/clients.ts';
+import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../composition/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { type Context, withAddresses } from './context.ts';

@@ -230,7 +230,7 @@ export class Accounts {
     actor: Actor,
   ): Promise<{ account: AccountRecord; made: boolean }> {
     const { keys } = this.#store;
-    // A service that may have lost its registry is refused before this (processes/clients.ts).
+    // A service that may have lost its registry is refused before this (composition/clients.ts).
     if ((await presenceOf(this.#store)).state !== 'there') await foundRegistry(this.#store);
     const id = await this.#reserve(name);
     const existing = await this.#get(id);

@@ -1,5 +1,6 @@
 // From the description to a program: a kept generator makes types of what a real service serves without a key, a
-// program against them compiles as strictly as there is, and does its work on that service (test/client/program.ts).
+// program against them (test/fixtures/openapi-program.ts) compiles as strictly as there is, and does its work on that
+// service.
 import { execFile } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -24,7 +25,7 @@ await mkdir(assetPath('build'), { recursive: true });
 const folder = await mkdtemp(path.join(assetPath('build'), 'client-'));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
 await writeFile(path.join(folder, 'gatehouse.ts'), types);
-await copyFile(assetPath('test/client/program.ts'), path.join(folder, 'program.ts'));
+await copyFile(assetPath('test/fixtures/openapi-program.ts'), path.join(folder, 'program.ts'));
 await writeFile(
   path.join(folder, 'tsconfig.json'),
   JSON.stringify({

@@ -105,8 +105,8 @@ t.test('a changed source where nothing can be written is said in a sentence', as
   const checkout = makeCheckout(t);
   writeFileSync(path.join(checkout.bin, 'redis-server'), '', { mode: 0o755 });
   cpSync(assetPath('tsconfig.json'), path.join(checkout.folder, 'tsconfig.json'));
-  mkdirSync(path.join(checkout.folder, 'src', 'processes'), { recursive: true });
-  writeFileSync(path.join(checkout.folder, 'src', 'processes', 'cli.ts'), '');
+  mkdirSync(path.join(checkout.folder, 'src', 'composition'), { recursive: true });
+  writeFileSync(path.join(checkout.folder, 'src', 'composition', 'cli.ts'), '');
   writeFileSync(path.join(checkout.folder, 'build', '.stamp'), 'of other sources');
   chmodSync(path.join(checkout.folder, 'build'), 0o555);
   const { code, said } = await checkout.setUp({ asNobody: true });

@@ -3,9 +3,9 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import t, { type Test } from 'tap';
+import { makeCommands, redisAddress, redisReady } from '../../src/composition/clients.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { type Config, readConfig } from '../../src/process/config.ts';
-import { makeCommands, redisAddress, redisReady } from '../../src/processes/clients.ts';
 import { TrackedReads } from '../../src/redis/tracked-reads.ts';
 import { certificate } from '../support/certificate.ts';
 import { folderOf } from '../support/folder.ts';

@@ -2,8 +2,8 @@
 // without a process for each: one takes longer to start than most tests to run. The command itself is tested in
 // test/processes/cli.path.test.ts.
 
+import { makeCommands, makeKeys } from '../../src/composition/clients.ts';
 import { readConfig } from '../../src/process/config.ts';
-import { makeCommands, makeKeys } from '../../src/processes/clients.ts';
 import { waitUntilReady } from '../../src/redis/client.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import type { TestService } from './service.ts';

@@ -1,5 +1,5 @@
 // The three channels by name, as the deliveries use them, made from the settings (composed in
-// src/processes/pipelines-process.ts).
+// src/composition/pipelines-process.ts).
 // Invariant: a sender never rejects; what a channel did not foresee is logged and is to be tried again, as `internal`.
 // Without GATEHOUSE_SMTP_URL mails go into the outbox of the data folder; what is queued when that changes goes the new
 // way.
