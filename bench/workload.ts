@@ -1,10 +1,11 @@
 // What is sent and judged in every line, unless the line asks about just that: events of about 500 bytes as a tool call
 // of a support agent is, and five policies: a block list of tools, five patterns over every string, a rate counter that
 // all agents share, two that do not match. The baseline is given the very same.
+import { DETECTOR_NAMES, type PolicyType } from '../schemas/closed-sets.ts';
 
 export type PolicyOrder = {
   name: string;
-  type: 'block_action' | 'data_filter' | 'rate_limit' | 'require_approval' | 'sequence' | 'budget' | 'external_check';
+  type: PolicyType;
   conditions: Record<string, unknown>;
   actions: string[];
   mode?: 'shadow';
@@ -86,7 +87,6 @@ export const PLAIN_SET: PolicyOrder[] = [
   },
 ];
 
-const DETECTORS = ['email', 'phone', 'credit_card', 'iban', 'ssn', 'ip_address', 'api_key', 'jwt', 'private_key'];
 const KEY_FORMS = [
   ...[
     'AKIA[0-9A-Z]{16}',
@@ -106,7 +106,7 @@ const PHRASES = ['ignore', 'forget', 'disregard', 'override', 'bypass'].flatMap(
 
 /** The guard set of a real account: nine detectors, 30 phrases in any case, ten forms of keys, and what else it has. */
 export const GUARD_SET: PolicyOrder[] = [
-  { name: 'personal', type: 'data_filter', conditions: { detectors: DETECTORS, redact: true }, actions: ['log'] },
+  { name: 'personal', type: 'data_filter', conditions: { detectors: DETECTOR_NAMES, redact: true }, actions: ['log'] },
   { name: 'phrases', type: 'data_filter', conditions: { patterns: PHRASES }, actions: ['block'] },
   { name: 'keys', type: 'data_filter', conditions: { patterns: KEY_FORMS }, actions: ['block', 'alert'] },
   {

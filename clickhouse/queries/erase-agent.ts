@@ -1,33 +1,32 @@
 // Takes everything of one agent out of the tables: its events (and with them their audit entries), anomalies,
 // deliveries, approvals, audit entries about it, its rows of the registry, and the policies scoped to it with all their
-// revisions. The bare `agent.deleted`
-// stays, as does the registry's note that it is deleted. Idempotent. Returns once no query sees the rows. Their bytes
-// go with the merges that follow; those of events with `rewriteErased`, which also gives the parts their projections
-// back: until then a timeline reads such parts row by row, with the same result. Before it: the tombstone is set and
-// the streams have drained past it, so no row of the agent can come after.
+// revisions. The bare `agent.deleted` stays, as does the registry's note that it is deleted. Idempotent. Returns once no
+// query sees the rows. Their bytes go with the merges that follow; those of events with `rewriteErased`, which also
+// gives the parts their projections back: until then a timeline reads such parts row by row, with the same result.
+// Before it: the tombstone is set and the streams have drained past it, so no row of the agent can come after.
 import type { ClickHouse } from '../client.ts';
 import { BY_TIME } from './event-filter.ts';
 
-const DELETIONS = [
-  'DELETE FROM events WHERE account_id = {account:String} AND agent_id = {agent:String}',
-  'DELETE FROM anomalies WHERE account_id = {account:String} AND agent_id = {agent:String}',
-  'DELETE FROM deliveries WHERE account_id = {account:String} AND agent_id = {agent:String}',
-  'DELETE FROM approvals WHERE account_id = {account:String} AND agent_id = {agent:String}',
-  "DELETE FROM audit_log WHERE account_id = {account:String} AND about_agent = {agent:String} AND action != 'agent.deleted'",
-  "DELETE FROM registry WHERE account_id = {account:String} AND record != '' AND (kind = 'agent' AND id = {agent:String} OR kind = 'policy' AND JSONExtractString(record, 'agent_id') = {agent:String})",
-  'DELETE FROM policy_revisions WHERE account_id = {account:String} AND agent_id = {agent:String}',
-];
+const OF_AGENT = 'agent_id = {agent:String}';
+/** Which rows go, of each table that has rows of an agent. */
+const ROWS = {
+  ...{ events: OF_AGENT, anomalies: OF_AGENT, deliveries: OF_AGENT, approvals: OF_AGENT },
+  audit_log: "about_agent = {agent:String} AND action != 'agent.deleted'",
+  registry: `record != '' AND (kind = 'agent' AND id = {agent:String} OR kind = 'policy' AND JSONExtractString(record, 'agent_id') = {agent:String})`,
+  policy_revisions: OF_AGENT,
+};
 
 /** All that `events` has (001_events.sql). A DELETE drops them together, so the first represents all. */
 const PROJECTIONS = [BY_TIME, 'by_arrival', 'counts'] as const;
 
-/** Tables of which a DELETE masks rows; the others have no rows of an agent. */
-const MASKED = ['anomalies', 'deliveries', 'approvals', 'audit_log', 'registry', 'policy_revisions'] as const;
+/** Of these a DELETE masks rows. */
+const MASKED = Object.keys(ROWS).filter((table) => table !== 'events');
 const MASKED_TABLES = MASKED.map((table) => `'${table}'`).join(', ');
 const ALL_TABLES = `'events', ${MASKED_TABLES}`;
 
 export async function eraseAgent(clickhouse: ClickHouse, account: string, agentId: string): Promise<void> {
-  for (const deletion of DELETIONS) {
+  for (const [table, rows] of Object.entries(ROWS)) {
+    const deletion = `DELETE FROM ${table} WHERE account_id = {account:String} AND ${rows}`;
     await clickhouse.command(deletion, { account, agent: agentId }, { lightweight_deletes_sync: '2' });
   }
 }

@@ -7,8 +7,6 @@ import type { KeptTimes } from '../../schemas/retention.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { accountLiteral, EXPIRING_TABLES, type ExpiringTable, instantLiteral, keptRows } from './kept-rows.ts';
 
-export { EXPIRING_TABLES };
-
 /** `own`: of accounts that keep otherwise than the others. */
 type KeptRowsOf = { others: KeptTimes; own: ReadonlyMap<string, KeptTimes> };
 /** A month of a table; epoch ms. */

@@ -10,6 +10,7 @@
 
 import v8 from 'node:v8';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { EXPIRING_TABLES } from '../../clickhouse/queries/kept-rows.ts';
 import {
   ANOMALY_KINDS,
   CHECK_FAILURES,
@@ -46,12 +47,8 @@ const POLL_BUCKETS = [0.05, 0.25, 1, 2.5, 5, 10, 20, 30, 45, 60, 75];
 const FINDABLE_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 300, 1800, 7200, 43_200];
 
 const RESULTS = ['delivered', 'retry', 'failed', 'cancelled'] as const;
-const EXPIRING = ['events', 'anomalies', 'approvals', 'deliveries'] as const;
 const TABLES = [
-  'events',
-  'anomalies',
-  'approvals',
-  'deliveries',
+  ...EXPIRING_TABLES,
   'audit_log',
   'audit_chain',
   'registry',
@@ -130,7 +127,7 @@ export const METRICS = {
   gatehouse_store_lag_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Age of the oldest event that is not yet stored' },
   gatehouse_findable_seconds: { kind: 'histogram', of: 'pipelines', labels: [], buckets: FINDABLE_BUCKETS, help: 'Of each batch, from the arrival of its oldest event until reads find it' },
   gatehouse_retention_unapplied_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'How long ago nothing that is past the retention was left in the tables; of the process that deletes it, 0 of others' },
-  gatehouse_expired_rows_total: { kind: 'counter', of: 'pipelines', labels: ['table'], known: { table: EXPIRING }, help: 'Rows deleted, or being deleted, because they are past the retention' },
+  gatehouse_expired_rows_total: { kind: 'counter', of: 'pipelines', labels: ['table'], known: { table: EXPIRING_TABLES }, help: 'Rows deleted, or being deleted, because they are past the retention' },
   gatehouse_partitions_owned: { kind: 'gauge', of: 'pipelines', labels: ['group'], help: 'Streams that this process reads' },
   gatehouse_approvals_total: { kind: 'counter', of: 'pipelines', labels: ['result'], known: { result: ['opened', 'expired', 'overflowed'] }, help: 'Approvals opened, expired, and denied because too many were pending' },
   gatehouse_approval_waits: { kind: 'gauge', of: 'front', labels: [], help: 'Callers that wait for a decision in this process' },
