@@ -8,9 +8,9 @@ import { aboutBackup, BackupError, backupsIn, isBackup, readManifest } from '../
 import { backUpEmbedded } from '../backup/embedded-backup.ts';
 import { restoreFiles } from '../backup/restore-files.ts';
 import { isS3Place } from '../backup/s3-storage.ts';
+import { makeClickHouse } from '../composition/clients.ts';
 import { takeFileLock } from '../embedded/file-lock.ts';
 import { StateDir } from '../embedded/state-dir.ts';
-import { makeClickHouse } from '../composition/clients.ts';
 import { type Command, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
 

@@ -8,13 +8,6 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
-import { StateDir } from '../embedded/state-dir.ts';
-import { Supervisor } from '../embedded/supervisor.ts';
-import { Metrics } from '../metrics/metrics.ts';
-import type { Config } from '../process/config.ts';
-import { Service } from '../process/lifecycle.ts';
-import { createLog } from '../process/log.ts';
-import { userFacingMessage, writeToTerminal } from '../process/report-failure.ts';
 import {
   clickhouseReady,
   knownRegistry,
@@ -26,6 +19,13 @@ import {
   redisReady,
   STORES_READY_MS_MAX,
 } from '../composition/clients.ts';
+import { StateDir } from '../embedded/state-dir.ts';
+import { Supervisor } from '../embedded/supervisor.ts';
+import { Metrics } from '../metrics/metrics.ts';
+import type { Config } from '../process/config.ts';
+import { Service } from '../process/lifecycle.ts';
+import { createLog } from '../process/log.ts';
+import { userFacingMessage, writeToTerminal } from '../process/report-failure.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';

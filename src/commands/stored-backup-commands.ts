@@ -18,9 +18,9 @@ import {
   restoreTables,
   type SmallFile,
 } from '../backup/stored-backup.ts';
+import { clickhouseReady, makeClickHouse, migrateTables, STORES_READY_MS_MAX } from '../composition/clients.ts';
 import { StateDir } from '../embedded/state-dir.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
-import { clickhouseReady, makeClickHouse, migrateTables, STORES_READY_MS_MAX } from '../composition/clients.ts';
 import { nowOf, type RegistryStore } from '../registry/commit.ts';
 import { rewriteResources } from '../registry/history.ts';
 import { presenceOf } from '../registry/presence.ts';

@@ -1,8 +1,9 @@
 // What most commands work with: Redis, found by the settings or by the data folder of a running service, ready, and
 // closed behind them. Failure: as of `withAddresses` and `redisReady`, in words for a terminal.
+
+import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../composition/clients.ts';
 import type { Config } from '../process/config.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
-import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../composition/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { type Context, withAddresses } from './context.ts';

@@ -46,7 +46,11 @@ t.test('it fills a service that runs, with runs of now', async (t) => {
   }
   const [newest] = (await api.get('/v1/events?limit=1')).json.items;
   t.ok(Date.parse(newest.timestamp) >= began, newest.timestamp);
-  t.equal((await api.get('/v1/events?outcome=pending')).json.total, 2 * MATCHES['bookings need a person']!, 'to decide');
+  t.equal(
+    (await api.get('/v1/events?outcome=pending')).json.total,
+    2 * MATCHES['bookings need a person']!,
+    'to decide',
+  );
   t.ok((await api.get('/v1/events?outcome=blocked')).json.total > 0, 'blocked, to be looked at');
   t.equal((await api.get('/v1/policies')).json.total, POLICIES.length, 'each policy once');
   const alone = promisify(execFile)(process.execPath, demo.slice(0, 4), { timeout: 60_000 });

@@ -3,9 +3,9 @@
 import t, { type Test } from 'tap';
 import type { Approval } from '../../schemas/approval.ts';
 import { DECISION_REPEATED_MS } from '../../src/common/limits.ts';
+import { makeCommands, makeKeys } from '../../src/composition/clients.ts';
 import { keptVerdicts, readVerdicts } from '../../src/ingest/kept-verdicts.ts';
 import { readConfig } from '../../src/process/config.ts';
-import { makeCommands, makeKeys } from '../../src/composition/clients.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { opened } from '../support/redis.ts';
 import { startService } from '../support/service.ts';
