@@ -10,9 +10,8 @@ import { HttpClient } from './http-client.ts';
 import { demoRuns, POLICIES, replay } from './replay.ts';
 import { startBenchService } from './service.ts';
 
-/** Within this policies are in force on every process. */
+/** Within this policies are in force on every process. Then those of these types block, or ask, with `--decide`. */
 const IN_FORCE_MS = 1_000;
-/** Types whose policies block, or ask a person, with `--decide`. */
 const DECIDING = ['block_action', 'require_approval'];
 
 const options = { url: { type: 'string' }, key: { type: 'string' }, decide: { type: 'boolean' } } as const;

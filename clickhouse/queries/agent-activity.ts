@@ -5,7 +5,7 @@
 import type { AgentActivity } from '../../schemas/agent.ts';
 import type { ClickHouse } from '../client.ts';
 import { instant, QueryConditions } from './conditions.ts';
-import { decidedAs, type Settling, waysDecided } from './final-outcome.ts';
+import { deniedByAgent, type Settling } from './final-outcome.ts';
 
 const HOURS = 24;
 const HOUR_MS = 3_600_000;
@@ -36,14 +36,7 @@ export async function agentActivity(
     one.blocked_24h += blocked;
   }
   if (rows.every(({ pending }) => pending === 0)) return activity;
-  const decided = await waysDecided(clickhouse, account, settle);
-  if (!decided.includes('blocked')) return activity;
-  const denied = await clickhouse.query<{ agent_id: string; n: number }>(
-    `SELECT agent_id, count() AS n FROM events
-     WHERE ${where.sql} AND outcome = 'pending' AND id IN ${decidedAs('blocked')} GROUP BY agent_id`,
-    where.params,
-    PLAIN,
-  );
+  const denied = await deniedByAgent(clickhouse, account, { where, options: PLAIN, settle });
   for (const { agent_id: id, n } of denied) activity.get(id)!.blocked_24h += n;
   return activity;
 }

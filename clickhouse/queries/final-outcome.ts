@@ -6,7 +6,7 @@
 
 import type { Outcome, Reason } from '../../schemas/closed-sets.ts';
 import type { Trace } from '../../schemas/event.ts';
-import type { ClickHouse } from '../client.ts';
+import type { ClickHouse, QueryOptions } from '../client.ts';
 import { type Excluded, QueryConditions } from './conditions.ts';
 import type { EventRow } from './event-rows.ts';
 
@@ -75,6 +75,21 @@ export async function waysDecided(
     { account },
   );
   return decided.map((row) => row.outcome);
+}
+
+/** How many events of each agent waited, and were denied. `where`: of which events. */
+export async function deniedByAgent(
+  clickhouse: ClickHouse,
+  account: string,
+  { where, options, settle }: { where: QueryConditions; options: QueryOptions } & Settling,
+): Promise<{ agent_id: string; n: number }[]> {
+  if (!(await waysDecided(clickhouse, account, settle)).includes('blocked')) return [];
+  return clickhouse.query(
+    `SELECT agent_id, count() AS n FROM events
+     WHERE ${where.sql} AND outcome = 'pending' AND id IN ${decidedAs('blocked')} GROUP BY agent_id`,
+    where.params,
+    options,
+  );
 }
 
 /** Counts of outcomes by trace, as they are now. Each has what the event rows say, and gets what was decided since. */

@@ -6,7 +6,7 @@
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { type AnyOf, type Excluded, instant, isoTime, QueryConditions } from './conditions.ts';
 import { filtersOf, settingsOf } from './event-filter.ts';
-import { decidedAs, type Settling, waysDecided } from './final-outcome.ts';
+import { decidedAs, deniedByAgent, type Settling, waysDecided } from './final-outcome.ts';
 import { deliveriesLike } from './list-deliveries.ts';
 
 /** Epoch ms, both inclusive. */
@@ -166,13 +166,7 @@ export async function overviewAgents(
   }
   for (const { agent_id: id, n } of anomalies) counts.get(id)!.anomalies = n;
   if (rows.every(({ pending }) => pending === 0)) return counts;
-  if (!(await waysDecided(clickhouse, account, settle)).includes('blocked')) return counts;
-  const denied = await clickhouse.query<{ agent_id: string; n: number }>(
-    `SELECT agent_id, count() AS n FROM events
-     WHERE ${where.sql} AND outcome = 'pending' AND id IN ${decidedAs('blocked')} GROUP BY agent_id`,
-    where.params,
-    options,
-  );
+  const denied = await deniedByAgent(clickhouse, account, { where, options, settle });
   for (const { agent_id: id, n } of denied) counts.get(id)!.blocked += n;
   return counts;
 }

@@ -4,7 +4,7 @@ import { useWhole } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
 import { Time } from './buttons.tsx';
 import { Literal } from './literal.tsx';
-import { Empty, Reading } from './states.tsx';
+import { Empty, More, Reading } from './states.tsx';
 import { Table } from './table.tsx';
 
 export function BacktestList({ policyId }: { policyId?: string }) {
@@ -19,7 +19,7 @@ export function BacktestList({ policyId }: { policyId?: string }) {
     return hrefOf('policies', next);
   };
   return (
-    <Reading of={list} {...(shown.length === 0 && !list.hasMore ? { empty: <None /> } : {})}>
+    <Reading of={list} empty={shown.length === 0 && !list.hasMore && <None />}>
       <Table
         head={['Tried', 'Events from', 'to', 'Status', 'Made']}
         rows={shown.map((one) => ({
@@ -39,11 +39,7 @@ export function BacktestList({ policyId }: { policyId?: string }) {
           ],
         }))}
       />
-      {list.hasMore && (
-        <button type="button" onClick={list.more}>
-          More of {list.total.toLocaleString('en')}
-        </button>
-      )}
+      <More of={list} />
     </Reading>
   );
 }

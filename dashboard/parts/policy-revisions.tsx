@@ -16,7 +16,7 @@ import { Differences } from './differences.tsx';
 import { Literal } from './literal.tsx';
 import { Actor } from './named.tsx';
 import { Payload } from './payload.tsx';
-import { Reading } from './states.tsx';
+import { More, Reading } from './states.tsx';
 
 /** The address names a revision to look at (`revision`), and one that it is compared with (`with`). */
 export function PolicyRevisions({ id }: { id: string }) {
@@ -45,11 +45,7 @@ export function PolicyRevisions({ id }: { id: string }) {
             </li>
           ))}
         </ol>
-        {list.hasMore && (
-          <button type="button" onClick={list.more}>
-            More of {list.total.toLocaleString('en')}
-          </button>
-        )}
+        <More of={list} />
       </Reading>
       {restored !== undefined && now !== undefined && (
         <Restore policy={now} revision={restored} onClose={() => setRestored(undefined)} />

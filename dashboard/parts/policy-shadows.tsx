@@ -13,7 +13,7 @@ export function PolicyShadows({ policy }: { policy: WholePolicy }) {
   const shown = list.items.filter(({ shadow_of: of }) => of === policy.id);
   return (
     <section aria-label="Shadows">
-      <Reading of={list} {...(shown.length === 0 && !list.hasMore ? { empty: <None /> } : {})}>
+      <Reading of={list} empty={shown.length === 0 && !list.hasMore && <None />}>
         <Table
           head={['Shadow', 'Status', 'Expires']}
           rows={shown.map((one) => ({

@@ -52,14 +52,17 @@ function adviceOf({ status, code }: ApiError): string {
   return '';
 }
 
-/** Around what a read gives: `children` are shown as soon as there is something, with the banner or the error above. */
+/**
+ * Around what a read gives: `children` are shown as soon as there is something, or `empty` in their place, with the
+ * banner or the error above.
+ */
 export function Reading({
   of,
   empty,
   children,
 }: {
   of: Reading;
-  empty?: ComponentChildren;
+  empty?: ComponentChildren | false;
   children: ComponentChildren;
 }) {
   return (
@@ -74,8 +77,18 @@ export function Reading({
       )}
       {of.error !== undefined && <Problem error={of.error} retry={of.retry} />}
       {of.waiting && of.error === undefined && <p class="quiet waiting">Loading …</p>}
-      {!of.waiting && (empty ?? children)}
+      {!of.waiting && (empty || children)}
     </>
+  );
+}
+
+/** Below a list that is read page by page. */
+export function More({ of }: { of: { hasMore: boolean; total: number; more: () => void } }) {
+  if (!of.hasMore) return null;
+  return (
+    <button type="button" onClick={of.more}>
+      More of {of.total.toLocaleString('en')}
+    </button>
   );
 }
 

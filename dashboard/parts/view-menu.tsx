@@ -44,7 +44,7 @@ function Choices({ screen, onChosen, onDelete }: ChoicesProps) {
   const own = (views.value?.items ?? []).filter((view) => view.screen === screen);
   return (
     <div class="choices">
-      <Reading of={views} {...(own.length === 0 ? { empty: <p class="quiet">None is saved of this list.</p> } : {})}>
+      <Reading of={views} empty={own.length === 0 && <p class="quiet">None is saved of this list.</p>}>
         {own.map((view) => (
           <div key={view.id} class="bar">
             <a class="grow" href={hrefOfView(view)} onClick={onChosen}>

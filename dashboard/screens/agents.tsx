@@ -16,7 +16,7 @@ import { Dialog, Field, textOf } from '../parts/dialog.tsx';
 import { Search } from '../parts/filters.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { Sparkline } from '../parts/sparkline.tsx';
-import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
+import { Empty, More, Reading, serviceUrl } from '../parts/states.tsx';
 import { sortedBy, Table } from '../parts/table.tsx';
 
 export function Agents() {
@@ -54,7 +54,7 @@ export function Agents() {
           </button>
         )}
       </header>
-      <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
+      <Reading of={list} empty={list.items.length === 0 && none}>
         <Table
           head={[
             ...['Agent', 'Status', 'Last sign of life', 'Last 24 hours', 'Events', 'Blocked'],
@@ -66,11 +66,7 @@ export function Agents() {
             ...{ key: agent.id, cells: cellsOf(agent, () => setDialog(agent)), by: sortValuesOf(agent) },
           }))}
         />
-        {list.hasMore && (
-          <button type="button" onClick={list.more}>
-            More of {list.total.toLocaleString('en')}
-          </button>
-        )}
+        <More of={list} />
       </Reading>
       {dialog === 'register' && <Register onClose={() => setDialog(undefined)} />}
       {typeof dialog === 'object' && <AgentSwitch agent={dialog} onClose={() => setDialog(undefined)} />}

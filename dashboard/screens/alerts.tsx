@@ -11,7 +11,7 @@ import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { AgentField } from '../parts/named.tsx';
-import { Empty, Reading } from '../parts/states.tsx';
+import { Empty, More, Reading } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
 
 type Open = { kind: 'new' } | { kind: 'test' | 'switch' | 'delete'; alert: Alert } | { kind: 'secret'; secret: string };
@@ -33,18 +33,16 @@ export function Alerts() {
       </header>
       <Reading
         of={list}
-        {...(list.items.length === 0
-          ? {
-              empty: (
-                <Empty title="No alerts yet">
-                  <p>
-                    An alert notifies people, by mail, chat or webhook, when a policy is violated, something is unusual,
-                    or an agent falls silent.
-                  </p>
-                </Empty>
-              ),
-            }
-          : {})}
+        empty={
+          list.items.length === 0 && (
+            <Empty title="No alerts yet">
+              <p>
+                An alert notifies people, by mail, chat or webhook, when a policy is violated, something is unusual, or
+                an agent falls silent.
+              </p>
+            </Empty>
+          )
+        }
       >
         <Table
           head={['Alert', 'When', 'Channel', 'Target', 'Status', 'Changed', 'More']}
@@ -76,11 +74,7 @@ export function Alerts() {
             ],
           }))}
         />
-        {list.hasMore && (
-          <button type="button" onClick={list.more}>
-            More of {list.total.toLocaleString('en')}
-          </button>
-        )}
+        <More of={list} />
       </Reading>
       {open?.kind === 'new' && (
         <NewOne onClose={() => setOpen(undefined)} onSecret={(secret) => setOpen({ kind: 'secret', secret })} />

@@ -84,18 +84,16 @@ export function Anomalies() {
         </div>
         <Reading
           of={list}
-          {...(list.items.length === 0
-            ? {
-                empty: (
-                  <Empty title="Nothing unusual">
-                    <p>
-                      Token use, error rates and volumes are learned for each agent by themselves; what leaves the
-                      usual, and every blocked event, is shown here.
-                    </p>
-                  </Empty>
-                ),
-              }
-            : {})}
+          empty={
+            list.items.length === 0 && (
+              <Empty title="Nothing unusual">
+                <p>
+                  Token use, error rates and volumes are learned for each agent by themselves; what leaves the usual,
+                  and every blocked event, is shown here.
+                </p>
+              </Empty>
+            )
+          }
         >
           <p class="quiet">{many(list.total, 'anomaly', 'anomalies')}</p>
           <VirtualRows

@@ -20,7 +20,7 @@ import { Literal } from '../parts/literal.tsx';
 import { Actor, AgentName } from '../parts/named.tsx';
 import { NotifyButton } from '../parts/notify-button.tsx';
 import { Payload } from '../parts/payload.tsx';
-import { Empty, Problem, Reading } from '../parts/states.tsx';
+import { Empty, More, Problem, Reading } from '../parts/states.tsx';
 import { placesOf, Why } from '../parts/why.tsx';
 import '../styles/lists.css';
 
@@ -85,17 +85,13 @@ export function Approvals() {
             </select>
           </label>
         </header>
-        <Reading of={list} {...(list.items.length === 0 ? { empty: <Nothing status={status} /> } : {})}>
+        <Reading of={list} empty={list.items.length === 0 && <Nothing status={status} />}>
           <ul class="inbox">
             {list.items.map((approval) => (
               <Line key={approval.id} approval={approval} isOpen={approval === chosen} />
             ))}
           </ul>
-          {list.hasMore && (
-            <button type="button" onClick={list.more}>
-              More of {list.total.toLocaleString('en')}
-            </button>
-          )}
+          <More of={list} />
         </Reading>
       </section>
       {chosen !== undefined && (

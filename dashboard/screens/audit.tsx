@@ -99,9 +99,7 @@ export function Audit() {
         </label>
         <Reading
           of={list}
-          {...(list.items.length === 0
-            ? { empty: <Empty title="No entries here">Nothing fits these filters.</Empty> }
-            : {})}
+          empty={list.items.length === 0 && <Empty title="No entries here">Nothing fits these filters.</Empty>}
         >
           <p class="quiet">{many(list.total, 'entry', 'entries')}</p>
           <VirtualRows

@@ -13,7 +13,7 @@ import { announce } from '../parts/announce.tsx';
 import { Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
 import { Literal } from '../parts/literal.tsx';
-import { Empty, Reading } from '../parts/states.tsx';
+import { Empty, More, Reading } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
 
 type Open = { kind: 'new' } | { kind: 'try' | 'change' | 'delete'; check: ExternalCheck };
@@ -45,7 +45,7 @@ export function Checks() {
           </button>
         )}
       </header>
-      <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
+      <Reading of={list} empty={list.items.length === 0 && none}>
         <Table
           head={['Check', 'Address', 'State', 'Last calls', 'Took', 'Failed', 'More']}
           rows={list.items.map((check) => ({
@@ -76,11 +76,7 @@ export function Checks() {
             ],
           }))}
         />
-        {list.hasMore && (
-          <button type="button" onClick={list.more}>
-            More of {list.total.toLocaleString('en')}
-          </button>
-        )}
+        <More of={list} />
       </Reading>
       {open?.kind === 'new' && <Edit onClose={close} />}
       {open?.kind === 'change' && <Edit check={open.check} onClose={close} />}

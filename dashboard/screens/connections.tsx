@@ -13,7 +13,7 @@ import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { AgentField, AgentName } from '../parts/named.tsx';
-import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
+import { Empty, More, Reading, serviceUrl } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
 
 type Open =
@@ -48,7 +48,7 @@ export function Connections() {
           </button>
         )}
       </header>
-      <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
+      <Reading of={list} empty={list.items.length === 0 && none}>
         <Table
           head={['Connection', 'Agents', 'Mode', 'Where it fails', 'Secrets', 'Last request', 'More']}
           rows={list.items.map((connection) => ({
@@ -76,11 +76,7 @@ export function Connections() {
             ],
           }))}
         />
-        {list.hasMore && (
-          <button type="button" onClick={list.more}>
-            More of {list.total.toLocaleString('en')}
-          </button>
-        )}
+        <More of={list} />
       </Reading>
       {open !== undefined && <Opened open={open} onOpen={setOpen} onClose={close} />}
     </div>

@@ -68,11 +68,10 @@ export function Deliveries() {
         />
         <Reading
           of={list}
-          {...(list.items.length === 0
-            ? {
-                empty: asked === '' ? NOTHING_SENT : <Empty title="No deliveries here">None fits these filters.</Empty>,
-              }
-            : {})}
+          empty={
+            list.items.length === 0 &&
+            (asked === '' ? NOTHING_SENT : <Empty title="No deliveries here">None fits these filters.</Empty>)
+          }
         >
           <p class="quiet">{many(list.total, 'delivery', 'deliveries')}</p>
           <VirtualRows

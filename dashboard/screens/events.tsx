@@ -116,7 +116,7 @@ export function Events() {
             </label>
           </Histogram>
         )}
-        <Reading of={list} {...(rows.length === 0 ? { empty: hasFilters ? <NothingFits /> : <NoEvents /> } : {})}>
+        <Reading of={list} empty={rows.length === 0 && (hasFilters ? <NothingFits /> : <NoEvents />)}>
           <div class="bar counted">
             <p class="quiet" aria-live="polite">
               {many(facets.value?.total ?? list.total, 'event')}

@@ -31,7 +31,7 @@ export function Overview() {
           Refresh
         </button>
       </header>
-      <Reading of={reading} {...(overview !== undefined && isNew(overview) ? { empty: <NoEvents /> } : {})}>
+      <Reading of={reading} empty={overview !== undefined && isNew(overview) && <NoEvents />}>
         {overview !== undefined && (
           <>
             <Attention overview={overview} />

@@ -22,7 +22,7 @@ import { InForce } from '../parts/policy-start.tsx';
 import { PolicyView } from '../parts/policy-view.tsx';
 import { ReadyPolicies } from '../parts/ready-policies.tsx';
 import { Side } from '../parts/side.tsx';
-import { Empty, Problem, Reading } from '../parts/states.tsx';
+import { Empty, More, Problem, Reading } from '../parts/states.tsx';
 import { sortedBy, Table } from '../parts/table.tsx';
 import { TryInForce } from '../parts/try-in-force.tsx';
 import type { Recorded } from '../parts/try-policy.tsx';
@@ -118,7 +118,7 @@ function PolicyList({ open }: { open: string | null }) {
   const ofRow = <T,>(cells: readonly T[]) => (open === null ? cells : cells.filter((_, i) => [0, 3, 4].includes(i)));
   const none = words === '' ? <NoPolicies /> : <p class="quiet">No policy has “{words}” in its name.</p>;
   return (
-    <Reading of={list} {...(list.items.length === 0 ? { empty: none } : {})}>
+    <Reading of={list} empty={list.items.length === 0 && none}>
       <Table
         numbers={['Matches in 24 h']}
         isWhole={isWhole}
@@ -152,11 +152,7 @@ function PolicyList({ open }: { open: string | null }) {
           ]),
         }))}
       />
-      {list.hasMore && (
-        <button type="button" onClick={list.more}>
-          More of {list.total.toLocaleString('en')}
-        </button>
-      )}
+      <More of={list} />
     </Reading>
   );
 }

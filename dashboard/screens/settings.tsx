@@ -14,7 +14,7 @@ import { Dialog, Field, textOf } from '../parts/dialog.tsx';
 import { Literal } from '../parts/literal.tsx';
 import { AgentField, AgentName } from '../parts/named.tsx';
 import { NotifyButton } from '../parts/notify-button.tsx';
-import { Reading } from '../parts/states.tsx';
+import { More, Reading } from '../parts/states.tsx';
 import { Table } from '../parts/table.tsx';
 
 export function Settings() {
@@ -107,11 +107,7 @@ function Keys() {
             ],
           }))}
         />
-        {list.hasMore && (
-          <button type="button" onClick={list.more}>
-            More of {list.total.toLocaleString('en')}
-          </button>
-        )}
+        <More of={list} />
       </Reading>
       {dialog === 'new' && <NewKey onClose={() => setDialog(undefined)} onMade={setMade} />}
       {typeof dialog === 'object' && <Revoke apiKey={dialog} onClose={() => setDialog(undefined)} />}

@@ -45,17 +45,15 @@ export function Traces() {
       </div>
       <Reading
         of={list}
-        {...(list.items.length === 0
-          ? {
-              empty: (
-                <Empty title={isWhole ? 'No traces here' : 'Nothing fits these filters'}>
-                  <p>
-                    A trace is what events with the same <code>trace_id</code> are. Send one with each event of a run.
-                  </p>
-                </Empty>
-              ),
-            }
-          : {})}
+        empty={
+          list.items.length === 0 && (
+            <Empty title={isWhole ? 'No traces here' : 'Nothing fits these filters'}>
+              <p>
+                A trace is what events with the same <code>trace_id</code> are. Send one with each event of a run.
+              </p>
+            </Empty>
+          )
+        }
       >
         <p class="quiet">{many(list.total, 'trace')}</p>
         <VirtualRows

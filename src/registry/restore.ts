@@ -138,14 +138,13 @@ export function writesOf(
   const text = exactJson(row.record);
   const scope = (agent: string | null): CommandArgs[] =>
     agent !== null && isLiving(agent) ? [['sadd', keys.agentScope(account, agent), id]] : [];
+  const named = (records: string, names: string, name: string): CommandArgs[] => [
+    ['hset', records, id, text],
+    ['hset', names, name, id],
+  ];
   switch (kind) {
-    case 'account': {
-      const { name } = row.record as AccountRecord;
-      return [
-        ['hset', keys.accounts(keys.shardOf(id)), id, text],
-        ['hset', keys.accountNames(), name, id],
-      ];
-    }
+    case 'account':
+      return named(keys.accounts(keys.shardOf(id)), keys.accountNames(), (row.record as AccountRecord).name);
     case 'agent': {
       const { name, status } = row.record as AgentRecord;
       return [
@@ -159,44 +158,31 @@ export function writesOf(
       const policy = row.record as Policy;
       const { name, agent_id } = policy;
       return [
-        ['hset', keys.policies(account), id, text],
-        ['hset', keys.policyNames(account), name, id],
+        ...named(keys.policies(account), keys.policyNames(account), name),
         ...activeWrites(keys, account, policy),
         ...scope(agent_id),
       ];
     }
     case 'alert': {
       const { name, agent_id } = row.record as AlertRecord;
-      return [
-        ['hset', keys.alerts(account), id, text],
-        ['hset', keys.alertNames(account), name, id],
-        ...scope(agent_id),
-      ];
+      return [...named(keys.alerts(account), keys.alertNames(account), name), ...scope(agent_id)];
     }
     case 'view':
-      return [
-        ['hset', keys.views(account), id, text],
-        ['hset', keys.viewNames(account), (row.record as SavedView).name, id],
-      ];
+      return named(keys.views(account), keys.viewNames(account), (row.record as SavedView).name);
     case 'connection': {
       const { name, agent_id } = row.record as ConnectionRecord;
       return [
-        ['hset', keys.connections(account), id, text],
-        ['hset', keys.connectionNames(account), name, id],
+        ...named(keys.connections(account), keys.connectionNames(account), name),
         ['hset', keys.connectionAccounts(keys.shardOf(id)), id, account],
         ...scope(agent_id),
       ];
     }
     case 'check':
-      return [
-        ['hset', keys.checks(account), id, text],
-        ['hset', keys.checkNames(account), (row.record as CheckRecord).name, id],
-      ];
+      return named(keys.checks(account), keys.checkNames(account), (row.record as CheckRecord).name);
     case 'outgoing_feed': {
       const { name, status } = row.record as OutgoingFeedRecord;
       return [
-        ['hset', keys.outgoingFeeds(account), id, text],
-        ['hset', keys.outgoingFeedNames(account), name, id],
+        ...named(keys.outgoingFeeds(account), keys.outgoingFeedNames(account), name),
         ...outgoingTurn(keys, account, { id, status }),
       ];
     }
