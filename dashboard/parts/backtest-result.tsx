@@ -222,7 +222,7 @@ function WhyNow({ sample, tried }: { sample: BacktestSample; tried: TriedPolicy 
           Then <a href={hrefOf('policies', { id: sample.was_policy_id })}>this policy</a> decided.
         </div>
       )}
-      {sample.behind_block && <div class="quiet">Behind a block of its trace: it might not have happened.</div>}
+      {sample.behind_block && <div class="quiet">After a blocked event of its trace: it might not have happened.</div>}
     </>
   );
 }

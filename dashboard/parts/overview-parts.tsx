@@ -197,7 +197,8 @@ export function Tokens({ overview, agentId }: Of) {
       {tokens === null && <Unknown />}
       {tokens !== null && tokens.model.values.length === 0 && (
         <p class="quiet">
-          No event of today says any. They are read from <code>tokens_used</code> or a provider's <code>usage</code>.
+          No event of today says how many. They are read from <code>tokens_used</code> or a provider's{' '}
+          <code>usage</code>.
         </p>
       )}
       {tokens !== null && tokens.model.values.length > 0 && (

@@ -84,7 +84,7 @@ async function previewOf(body: string | undefined, signal: AbortSignal): Promise
 }
 
 function refusalOf({ status, message }: ApiError): string {
-  return status === 400 ? 'What it would have matched is told once it is sound.' : message;
+  return status === 400 ? 'What it would have matched is shown once it is valid.' : message;
 }
 
 function Told({ events, matched, unknown, first, complete, approximate }: PolicyPreviewed) {

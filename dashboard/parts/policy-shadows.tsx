@@ -36,7 +36,7 @@ function None() {
   return (
     <Empty title="No shadows">
       <p>
-        A shadow is a changed copy that is judged on what agents do now, beside this one, while nothing comes of it. Its
+        A shadow is a changed copy that is judged on what agents do now, beside this one, and decides nothing. Its
         report says what it would newly block and no longer block. Make one with <em>Change</em>: save it as a shadow.
       </p>
     </Empty>

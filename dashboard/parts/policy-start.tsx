@@ -51,7 +51,7 @@ export function Mode({ policy, type, onShadow }: ModeProps) {
 }
 
 const SHADOW =
-  'A shadow is judged on what agents do for 14 days, and nothing comes of it but its report. It is promoted from there.';
+  'For 14 days a shadow is judged on what agents do. It decides nothing; its report says what it would have decided, and promotes it.';
 
 /** What is sent of it; nothing where it stays as it is. */
 export function startOf(form: FormData, policy: WholePolicy | undefined): { starts_at?: string | null } {

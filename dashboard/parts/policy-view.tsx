@@ -148,7 +148,7 @@ function Facts({ policy }: { policy: WholePolicy }) {
         <>
           <dt>Mode</dt>
           <dd>
-            <span class="badge shadow">shadow</span> nothing comes of it
+            <span class="badge shadow">shadow</span> decides nothing
             {policy.expires_at !== undefined && (
               <>
                 ; expires at <Time at={policy.expires_at} />
@@ -211,7 +211,7 @@ function Switch({ policy, onClose }: Changing) {
           ? 'From the next second on, no event is judged by it.'
           : policy.starts_at === undefined || Date.parse(policy.starts_at) <= nowMs()
             ? 'From the next second on, events are judged by it.'
-            : 'Events are judged by it from its time on.'}
+            : 'It judges events from its start time on.'}
       </p>
       {conflict}
     </Dialog>

@@ -20,7 +20,7 @@ export function ReadyPolicies({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Ready policies" onClose={onClose}>
       <p>
-        Each is made as a shadow: for 14 days it is judged on what agents do, and nothing comes of it but its report.
+        Each is made as a shadow: for 14 days it is judged on what agents do. It decides nothing, and writes a report.
         From there it is changed, or promoted.
       </p>
       <Reading of={reading}>

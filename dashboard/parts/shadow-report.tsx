@@ -33,7 +33,7 @@ export function ShadowView({ policy }: { policy: WholePolicy }) {
   return (
     <section aria-label="Shadow report">
       <p>
-        It is judged beside the policies in force, and nothing comes of it.{' '}
+        It is judged beside the policies in force, and decides nothing.{' '}
         {policy.shadow_of === undefined ? (
           'It copies none.'
         ) : (

@@ -137,7 +137,7 @@ function useNotifications(): void {
       ({ startNotifying }) => {
         if (!isLeft) stop = startNotifying(of);
       },
-      () => announce('What notifies you could not be loaded. Load the page again.'),
+      () => announce('Notifications could not be loaded. Load the page again.'),
     );
     return () => {
       isLeft = true;

@@ -113,7 +113,7 @@ function told({ type, timestamp, policy_result: { outcome } }: EventRow): string
 type WrittenProps = { event: MadeUp; onChange: (event: MadeUp) => void };
 
 function Written({ event, onChange }: WrittenProps) {
-  if (event.agent_id === '') return <small>An event is an agent’s: register one first.</small>;
+  if (event.agent_id === '') return <small>Every event belongs to an agent: register one first.</small>;
   return (
     <>
       <div class="columns">

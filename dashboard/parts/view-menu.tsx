@@ -44,7 +44,7 @@ function Choices({ screen, onChosen, onDelete }: ChoicesProps) {
   const own = (views.value?.items ?? []).filter((view) => view.screen === screen);
   return (
     <div class="choices">
-      <Reading of={views} empty={own.length === 0 && <p class="quiet">None is saved of this list.</p>}>
+      <Reading of={views} empty={own.length === 0 && <p class="quiet">No view of this list is saved.</p>}>
         {own.map((view) => (
           <div key={view.id} class="bar">
             <a class="grow" href={hrefOfView(view)} onClick={onChosen}>
@@ -100,7 +100,7 @@ function Delete({ view, onClose }: { view: SavedView; onClose: () => void }) {
         changed('v1/views');
       }}
     >
-      <p>It goes for everyone in this account. What it showed stays.</p>
+      <p>It is removed for everyone in this account. The rows that it showed stay.</p>
     </Dialog>
   );
 }

@@ -106,7 +106,7 @@ export function deciderFirst(matches: readonly PolicyMatch[], decided: string | 
 function Shadows({ judged }: { judged: readonly ShadowJudged[] }) {
   return (
     <>
-      <h4>Shadows, of which nothing came</h4>
+      <h4>Shadows, which decided nothing</h4>
       <ul class="matches">
         {judged.map((one) => (
           <li key={one.policy_id}>

@@ -255,7 +255,7 @@ function Traces({ id }: { id: string }) {
   const items = (of.value?.items ?? []).map((trace) => ({ ...trace, id: trace.trace_id }));
   const listed = of as unknown as Read<Page<Trace & { id: string }>>;
   const all = hrefOf('traces', { agent_id: id });
-  const none = 'No event of it names a trace.';
+  const none = 'None of its events names a trace.';
   return Part({ title: 'Last traces', of: listed, items, none, all }, (trace) => (
     <a class="trace-of-agent" href={hrefOf('trace', { id: trace.trace_id })}>
       <Cut text={trace.asked || trace.trace_id} />

@@ -106,7 +106,7 @@ function Act({ kind, alert, onClose }: { kind: 'test' | 'switch' | 'delete'; ale
       says: isOn ? 'It sends nothing while it is off.' : 'It sends again from now on.',
       run: () => call('PATCH', path, { body: { status: isOn ? 'inactive' : 'active' } }),
     },
-    delete: { action: 'Delete', says: 'What still waits to be told is cancelled.', run: () => call('DELETE', path) },
+    delete: { action: 'Delete', says: 'Notifications that still wait are cancelled.', run: () => call('DELETE', path) },
   }[kind];
   return (
     <Dialog

@@ -239,7 +239,7 @@ function TooLate({ approval: { id } }: { approval: ApprovalRow }) {
   if (comment === '') return null;
   return (
     <p role="status">
-      Your comment came too late, and is kept nowhere: <q>{comment}</q>{' '}
+      Your comment came too late and was not saved: <q>{comment}</q>{' '}
       <button type="button" onClick={drop}>
         Drop it
       </button>

@@ -148,7 +148,7 @@ function Edit({ check, onClose }: { check?: ExternalCheck; onClose: () => void }
         const body = isNew ? creationOf(form, speaks) : changeOf(form, check);
         if (isNew) await call('POST', 'v1/checks', { body });
         else if (Object.keys(body).length > 0) await call('PATCH', pathOf(check), { body });
-        announce(isNew ? 'The check is there. Try it before a policy asks it.' : 'Saved.');
+        announce(isNew ? 'The check is saved. Try it before a policy uses it.' : 'Saved.');
         changed('v1/checks', 'v1/audit-logs');
       }}
     >

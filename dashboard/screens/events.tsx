@@ -218,7 +218,7 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
 function NothingFits() {
   return (
     <Empty title="Nothing fits these filters">
-      <p>Take one away, or ask for a longer time.</p>
+      <p>Remove one, or choose a longer time.</p>
     </Empty>
   );
 }

@@ -106,7 +106,7 @@ function Ended() {
       <p role="status">
         {by === undefined
           ? 'Your session has ended.'
-          : 'Another tab of this browser has signed in anew, so this one does nothing more in the name of before.'}{' '}
+          : 'Another tab of this browser has signed in anew, so this one has stopped.'}{' '}
         {isWritten() && `What you wrote is kept: sign in to ${session.value?.account_name} to go on.`}
       </p>
       {by !== undefined && (

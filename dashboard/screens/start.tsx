@@ -57,8 +57,9 @@ export function Start() {
         </div>
         <First />
         <p class="quiet">
-          Nothing to send yet? <code>npm run demo -- --url {url} --key …</code> in the folder of Gatehouse fills this
-          account with the runs of four agents. Each way is described in full in <code>docs/joining.md</code> there.
+          Nothing to send yet? <code>npm run demo -- --url {url} --key … --decide</code> in the folder of Gatehouse
+          fills this account with the runs of four agents. Each way is described in full in <code>docs/joining.md</code>{' '}
+          there.
         </p>
       </div>
     </div>

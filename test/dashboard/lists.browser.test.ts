@@ -227,7 +227,7 @@ async function lists(): Promise<void> {
       await menu.click();
       await page.getByRole('button', { name: 'Delete the view mine of audit' }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
-      await page.getByText('None is saved of this list.').waitFor();
+      await page.getByText('No view of this list is saved.').waitFor();
       t.equal((await api.get('/v1/views')).json.total, 3);
 
       const { key } = (await api.post('/v1/api-keys', { label: 'looks', scope: 'read' })).json;
