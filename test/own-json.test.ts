@@ -73,9 +73,15 @@ const OWN: Record<string, readonly string[]> = {
     ...['answers/cursor', 'exchange', 'answers/live', 'openapi/schemas', 'openapi/document', 'answers/reply'].map(
       (name) => `src/http/${name}.ts`,
     ),
-    ...['anomalies', 'approval-routes', 'delivery-routes', 'events', 'feed-routes', 'stream', 'traces'].map(
-      (name) => `src/http/handlers/${name}.ts`,
-    ),
+    ...[
+      'anomaly-routes',
+      'approval-routes',
+      'delivery-routes',
+      'event-routes',
+      'feed-routes',
+      'stream-routes',
+      'trace-routes',
+    ].map((name) => `src/http/handlers/${name}.ts`),
     ...['src/audit/feed.ts', 'src/ingest/kept-verdicts.ts'],
   ],
   'what a person reads: lines of commands, quoted names, settings': [

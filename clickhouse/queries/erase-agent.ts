@@ -1,7 +1,7 @@
 // Takes everything of one agent out of the tables: its events (and with them their audit entries), anomalies,
 // deliveries, approvals, audit entries about it, its rows of the registry, and the policies scoped to it with all their
-// revisions. The bare `agent.deleted` stays, as does the registry's note that it is deleted. Idempotent. Returns once no
-// query sees the rows. Their bytes go with the merges that follow; those of events with `rewriteErased`, which also
+// revisions. The bare `agent.deleted` stays, as does the registry's note that it is deleted. Idempotent. Returns once
+// no query sees the rows. Their bytes go with the merges that follow; those of events with `rewriteErased`, which also
 // gives the parts their projections back: until then a timeline reads such parts row by row, with the same result.
 // Before it: the tombstone is set and the streams have drained past it, so no row of the agent can come after.
 import type { ClickHouse } from '../client.ts';
@@ -19,7 +19,7 @@ const ROWS = {
 /** All that `events` has (001_events.sql). A DELETE drops them together, so the first represents all. */
 const PROJECTIONS = [BY_TIME, 'by_arrival', 'counts'] as const;
 
-/** Of these a DELETE masks rows. */
+/** A DELETE masks rows of these. */
 const MASKED = Object.keys(ROWS).filter((table) => table !== 'events');
 const MASKED_TABLES = MASKED.map((table) => `'${table}'`).join(', ');
 const ALL_TABLES = `'events', ${MASKED_TABLES}`;
