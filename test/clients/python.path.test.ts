@@ -2,21 +2,14 @@
 // records through lost answers, and programs that end. The programs are here, one for each question.
 import t from 'tap';
 import { Api } from '../support/api.ts';
+import { guardPolicies } from '../support/block-policies.ts';
 import { runPython } from '../support/python.ts';
 import { sharedService } from '../support/shared-service.ts';
 import { type Fate, unreliable } from '../support/unreliable.ts';
 
 const service = await sharedService(t);
 const api = new Api(t, service);
-for (const [name, type, conditions] of [
-  ['no pay', 'block_action', { tool: 'pay' }],
-  ['ask for refunds', 'require_approval', { tool: 'refund' }],
-] as const)
-  await api.post('/v1/policies', { name, type, conditions, actions: ['block'] });
-await api.post('/v1/policies', {
-  ...{ name: 'no wires', type: 'block_action', actions: ['block'], description: 'Send an invoice instead.' },
-  conditions: { tool: 'wire' },
-});
+await guardPolicies(api);
 const agent = (await api.post('/v1/agents', { name: 'python' })).json.id as string;
 await api.submitUntil('blocked', agent, { type: 'tool_call', payload: { tool: 'wire' } });
 await api.submitUntil('pending', agent, { type: 'tool_call', payload: { tool: 'refund' } });

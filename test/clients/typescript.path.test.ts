@@ -15,6 +15,7 @@ import { Gatehouse, type GatehouseOptions } from '../../clients/typescript/src/i
 import { assetPath } from '../../src/process/assets.ts';
 import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
+import { guardPolicies } from '../support/block-policies.ts';
 import { folderOf } from '../support/folder.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
@@ -27,15 +28,7 @@ const options = (more: Partial<GatehouseOptions> = {}): GatehouseOptions => ({
   ...more,
 });
 
-for (const [name, type, conditions] of [
-  ['no pay', 'block_action', { tool: 'pay' }],
-  ['ask for refunds', 'require_approval', { tool: 'refund' }],
-] as const)
-  await api.post('/v1/policies', { name, type, conditions, actions: ['block'] });
-await api.post('/v1/policies', {
-  ...{ name: 'no wires', type: 'block_action', actions: ['block'], description: 'Send an invoice instead.' },
-  conditions: { tool: 'wire' },
-});
+await guardPolicies(api);
 await api.post('/v1/agents', { name: 'client' });
 await api.until(
   async () => {
