@@ -200,6 +200,11 @@ t.test('a hook is known to be of its tool', (t) => {
     t.ok(found.name === name || isShared, `${name}: ${textOf(hook).slice(0, 100)}`);
   }
   t.equal(toolOf(undefined).name, 'claude-code');
+  t.same(
+    [...new Set(UNDERSTOOD.map(([name]) => name))],
+    HOOK_TOOLS.map(({ name }) => name),
+    'of each tool some',
+  );
   t.end();
 });
 
