@@ -97,13 +97,13 @@ function decideRun(
   }
   let shared: Decided | undefined;
   for (let i = 0; i < events; i++) {
+    const sequences = later.sequences?.get(judged.length);
     if (judgement === null) judged.push(null);
-    else if (i < granted && judgement.found.length === 0 && judgement.sequences === null && budgets === undefined) {
+    else if (i < granted && judgement.found.length === 0 && sequences === undefined && budgets === undefined) {
       shared ??= { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt };
       judged.push(shared);
     } else {
       const retryAfter = counts.map(({ granted, freeInMs }) => (i < granted ? 0 : secondsOf(freeInMs)));
-      const sequences = later.sequences?.get(judged.length);
       judged.push({ decision: decide(judgement, retryAfter, mintApprovalId, { sequences, budgets }), countedAt });
     }
   }

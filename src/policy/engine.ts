@@ -35,7 +35,7 @@ import {
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
 import { outsideAsks, outsideDetail, outsideUnits } from './kinds/external-check.ts';
 import { counterOf, counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
-import type { BudgetTerms } from './kinds/spend-budget.ts';
+import { type BudgetTerms, settles } from './kinds/spend-budget.ts';
 import { lookAt, NOTHING, Places } from './look.ts';
 import { type RedactedCopy, redact } from './redaction/redact-payload.ts';
 import type { Redaction } from './redaction/redaction.ts';
@@ -210,7 +210,9 @@ export class RuleSet {
         }
         this.#noteFilter(filter, failure);
       }
-      return this.#judgement(event);
+      const judgement = this.#judgement(event);
+      if (this.#unjudged.size === 0 && this.#sequences.every(isSure)) closer?.keep?.(judgement, this.#spent);
+      return judgement;
     } finally {
       this.#end();
       allowance?.spend(this.#spent);
@@ -362,7 +364,7 @@ export class RuleSet {
     let holds = true;
     try {
       holds = this.#applies(rule, event);
-      if (!holds && !settles(rule, event)) return;
+      if (!holds && !(rule.terms.type === 'budget' && settles(event))) return;
       const unjudged = rule.conditions.find((condition) => condition.unjudged !== undefined)?.unjudged;
       if (unjudged !== undefined) this.#unjudged.set(entry, unjudged);
     } catch (error) {
@@ -531,9 +533,6 @@ const NO_DETAIL: Detail = Object.freeze({});
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
 
-/** Is the event one that says what a prompt came to, for a budget? */
-function settles({ terms }: Rule, { type }: EventView): boolean {
-  return terms.type === 'budget' && type !== 'prompt';
-}
+const isSure = ({ detail }: Noted) => detail === null;
 
 class ExpressionFailed extends Error {}

@@ -5,7 +5,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, Reason, ShadowSkip } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
-import type { AskedCheck, BudgetDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
+import type { AskedCheck, BudgetDetail, ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { Stepped, Turns } from '../common/steps.ts';
 import type { Allowed } from './allowance.ts';
@@ -42,6 +42,8 @@ export type IndexedRule = {
   types: readonly string[] | null;
   /** The same for each of its needles to be found; null: nothing is known. */
   needleDemands: readonly (Demand | null)[];
+  /** Of a step or a sequence: the watched paths that say all of it (sequences/told-by-text.ts); null: more is read. */
+  told: readonly number[] | null;
 };
 /** An event as policies see it. `payload` is what parseExact made of `payloadText`. */
 export type EventView = {
@@ -60,6 +62,8 @@ export type EventView = {
 export type Closer = {
   readonly entries: readonly IndexedRule[];
   readonly absent: ReadonlyMap<IndexedRule, ReadonlySet<number>>;
+  /** Called with what they come to, and the units that it took, unless something could not be evaluated. */
+  readonly keep?: (judgement: Judgement, units: number) => void;
 };
 /**
  * One permit to request from one counter. `counterValue` distinguishes the counters of a `per` path; '' where there is
@@ -97,8 +101,9 @@ export type RuleMatch = { entry: IndexedRule; detail: Detail; outcome?: Outcome 
 export type SequenceSink = {
   ask: SequenceAsk;
   entry: IndexedRule;
-  /** By which its own conditions are explained. */
-  event: EventView;
+  /** By which its own conditions are explained; null: `held` does. */
+  event: EventView | null;
+  held?: readonly ConditionHeld[];
   unevaluated: Detail | undefined;
 };
 export type SequencePart = {

@@ -4,7 +4,8 @@
 import type { Path } from './conditions/path.ts';
 import type { Closer, IndexedRule, Judgement, RateCheck } from './judgement.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
-import { byOrder, type Plan, pivoted, rulesOfTool, TOOL } from './rule-index.ts';
+import { byOrder, countsAll, type Plan, pivoted, rulesOfTool, TOOL } from './rule-index.ts';
+import type { ToldByText } from './sequences/told-by-text.ts';
 import { type Sought, UNKNOWN } from './sought.ts';
 import type { TextView } from './text-view.ts';
 
@@ -54,9 +55,24 @@ export function lookAt(plan: Plan, event: TextView, asked: LimitLookup): Judgeme
     const counted = countedBy(plan, event, asked);
     if (counted !== null) return counted;
   }
+  const told = toldOf(plan, event, { always, ofTool, asked });
+  if (typeof told === 'object' && told !== null) return told;
   const first = always.length === 0 ? plan.limits : [...plan.limits, ...always].sort(byOrder);
   const entries = ofTool.length === 0 ? first : [...first, ...ofTool];
-  return { entries, absent: absentOf(entries, event) };
+  return { entries, absent: absentOf(entries, event), ...(told && { keep: told }) };
+}
+
+type Open = { always: readonly IndexedRule[]; ofTool: readonly IndexedRule[]; asked: LimitLookup };
+
+/** What the text of an event says by itself where nothing but sequences is open. */
+function toldOf(plan: Plan, event: TextView, { always, ofTool, asked }: Open): ReturnType<ToldByText['of']> {
+  if (!always.every(isOfSequence) || !ofTool.every(isOfSequence) || !plan.limits.every(countsAll)) return null;
+  const limits = countedBy(plan, event, asked)!;
+  return plan.told.of(always.length === 0 ? ofTool : [...always, ...ofTool], event, limits);
+}
+
+function isOfSequence({ told }: IndexedRule): boolean {
+  return told !== null;
 }
 
 /** Limits that count every event of a plan, as one judgement for equal ones; null: a counter is not known. */

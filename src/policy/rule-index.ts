@@ -20,6 +20,7 @@ import { isDryRun } from './kinds/policy-kind.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
 import { OutsideRedaction } from './redaction/outside-redaction.ts';
 import { Redaction } from './redaction/redaction.ts';
+import { ToldByText, toldBy } from './sequences/told-by-text.ts';
 import { type Sought, UNKNOWN } from './sought.ts';
 import { FOUND, type Needle } from './text-search/scanner.ts';
 import { OPEN, QUOTE, STANDS, type TextView } from './text-view.ts';
@@ -40,6 +41,8 @@ export type Plan = {
   withTool: IndexedRule[];
   /** What events meet that no rule can match, by the value that limits count them by. */
   counted: Map<unknown, Judgement>;
+  /** The same of events that are steps or sinks of sequences. */
+  told: ToldByText;
 };
 
 /** A completion settles what was reserved for its prompt, whatever the conditions say of it. */
@@ -61,6 +64,7 @@ function entryOf(rule: Rule, order: number, sought: Sought): IndexedRule {
     needles: [],
     filter: null,
     ...(rule.terms.type === 'budget' ? ALWAYS_ASKED : demandsOf(rule, indexed, sought)),
+    told: toldBy(rule, rule, sought),
   };
 }
 
@@ -72,7 +76,8 @@ export function entriesOf(rules: readonly Rule[], sought: Sought): IndexedRule[]
     ...entries,
     ...steps.map(({ of, step: { place, isOfAnyOutcome, ...parts } }, i) => {
       const rule: Rule = { policy: of.rule.policy, steps: [], ...parts };
-      return { ...entryOf(rule, entries.length + i, sought), step: { of, place, isOfAnyOutcome } };
+      const step = { of, place, isOfAnyOutcome };
+      return { ...entryOf(rule, entries.length + i, sought), step, told: toldBy(rule, of.rule, sought) };
     }),
   ];
 }
@@ -179,6 +184,7 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     byTool: null,
     withTool: [],
     counted: new Map(),
+    told: new ToldByText(),
   };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;

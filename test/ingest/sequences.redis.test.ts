@@ -137,6 +137,26 @@ for (const [name, codecs] of [
     t.equal(one.asked, 3, 'what is neither step nor sink is not asked about');
   });
 
+  t.test(`${name}: calls that are alike share what their text says, others do not`, async (t) => {
+    const sink = { ...POST, 'payload.arguments.to': { ne: 'A' }, after: [{ tool: 'read_file' }], within: '1h' };
+    const one = await front(sequence(sink, ['alert']));
+    await one.one(read());
+    const calls = [{ to: 'B' }, { to: 'B' }, {}, { to: 'A' }, { to: { a: 1 } }].map((args) => call('http_post', args));
+    const taken = await one.send(...calls);
+    t.match(
+      taken.map(({ matches }) => matches.map(({ detail }) => (detail['conditions'] as object[]).at(-1))),
+      [
+        ...[
+          [{ path: '/arguments/to' }],
+          [{ path: '/arguments/to' }],
+          [{ absent: true }],
+          [],
+          [{ path: '/arguments/to' }],
+        ],
+      ],
+    );
+  });
+
   t.test(`${name}: in a batch its order counts`, async (t) => {
     const one = await front(sequence(NOTHING_LEAVES));
     t.same(outcomes(await one.send(post(), read(), post(), call('other'), post())), [
@@ -321,32 +341,40 @@ t.test('both codecs say the same of random events', async (t) => {
   const oneOf = <T>(of: readonly T[]): T => of[Math.floor(random() * of.length)]!;
   const TOOLS = ['read_file', 'http_post', 'zip', 'approve', 'other'];
   let blocked = 0;
-  for (let run = 0; run < 25; run++) {
+  for (let run = 0; run < 50; run++) {
+    const called = () => ({ tool: oneOf(TOOLS), ...(random() < 0.3 && { 'payload.arguments.to': { ne: 'A' } }) });
     const conditions = () => ({
-      tool: oneOf(TOOLS),
-      ...(random() < 0.8
-        ? { after: [{ tool: oneOf(TOOLS) }, { tool: oneOf(TOOLS) }].slice(random() < 0.5 ? 1 : 0) }
-        : {}),
+      ...called(),
+      ...(random() < 0.8 ? { after: [called(), called()].slice(random() < 0.5 ? 1 : 0) } : {}),
       ...(random() < 0.3 ? { same: { 'payload.arguments.to': 'payload.arguments.to' } } : {}),
+      ...(random() < 0.3 && { 'payload.arguments.of': 1 }),
       within: '1h',
-      per: oneOf(['agent', 'trace', 'account', 'payload.arguments.of']),
+      per: oneOf(['agent', 'agent', 'trace', 'account', 'payload.arguments.of']),
     });
     const orders = Array.from({ length: 3 }, () => {
       const some = conditions();
-      return sequence('after' in some && random() < 0.8 ? some : { ...some, unless: { tool: oneOf(TOOLS) } }, [
+      const atLeast = 'after' in some && random() < 0.3 ? { at_least: 3 } : {};
+      const all = { ...some, ...atLeast };
+      return sequence('after' in some && random() < 0.8 ? all : { ...all, unless: { tool: oneOf(TOOLS) } }, [
         oneOf(['block', 'alert']),
       ]);
     });
     const fronts = [await new Front(orders, JSON_CODEC).known(), await new Front(orders, CODECS).known()];
+    const seen: string[][] = [[], []];
     for (let batch = 0; batch < 6; batch++) {
-      const events = Array.from({ length: oneOf([1, 3]) }, () =>
-        call(
-          oneOf(TOOLS),
-          { ...(random() < 0.8 && { to: oneOf(['A', 'B']) }), ...(random() < 0.5 && { of: 1 }) },
-          oneOf(['a', 'b']),
-        ),
+      const events = Array.from({ length: oneOf([1, 3]) }, () => {
+        const args = { ...(random() < 0.8 && { to: oneOf(['A', 'B']) }), ...(random() < 0.5 && { of: 1 }) };
+        const trace = random() < 0.8 ? oneOf(['a', 'b']) : undefined;
+        // One by one, or judged and asked about together.
+        return Array<Sent>(oneOf([1, 1, 5])).fill(call(oneOf(TOOLS), args, trace));
+      }).flat();
+      const [a, b] = await Promise.all(
+        fronts.map(async (one, i) => {
+          const taken = await one.send(...events);
+          seen[i]!.push(...taken.map(({ id }) => id));
+          return plain(taken, seen[i]!);
+        }),
       );
-      const [a, b] = await Promise.all(fronts.map(async (one) => plain(await one.send(...events))));
       t.same(b, a);
       blocked += a!.filter(({ outcome }) => outcome === 'blocked').length;
     }
@@ -354,11 +382,17 @@ t.test('both codecs say the same of random events', async (t) => {
   t.ok(blocked > 20, `${blocked}`);
 });
 
-/** Without ids and times. */
-function plain(taken: readonly Taken[]): { outcome: string; matches: unknown }[] {
+/** Without times; of ids the place among all that were `seen`. */
+function plain(taken: readonly Taken[], seen: readonly string[]): { outcome: string; matches: unknown }[] {
+  const placeOf = (id: unknown) => (id === undefined ? undefined : seen.indexOf(id as string));
   return taken.map(({ outcome, matches }) => ({
     outcome,
-    matches: matches.map(({ policy_id, detail }) => ({ policy_id, after: detail.after?.map(({ path }) => path) })),
+    matches: matches.map(({ policy_id, detail: { after, waits_for, ...detail } }) => ({
+      policy_id,
+      after: after?.map(({ path, event_id }) => [path, placeOf(event_id)]),
+      waitsFor: placeOf(waits_for),
+      ...detail,
+    })),
   }));
 }
 

@@ -132,6 +132,11 @@ function oneOf({ conditions, at, mistakes }: Reading, key: string, words: readon
   return words[0]!;
 }
 
+/** Does the event say what a prompt came to? */
+export function settles({ type }: { type: string }): boolean {
+  return type !== 'prompt';
+}
+
 export function scopeText({ per }: BudgetTerms): string {
   return typeof per === 'string' ? per : pathText(per);
 }

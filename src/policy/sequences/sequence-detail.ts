@@ -12,7 +12,11 @@ export function sequenceMatches({ sinks, isSecret }: SequencePart, answers: Sequ
   });
 }
 
-function detailOf({ entry, event, unevaluated }: SequenceSink, match: SequenceMatch, isSecret: boolean): Detail {
+function detailOf(
+  { entry, event, held: told, unevaluated }: SequenceSink,
+  match: SequenceMatch,
+  isSecret: boolean,
+): Detail {
   const detail: SequenceDetail = {
     after: match.after.map(({ id, atMs, path }) => ({
       // Nothing is said of an agent that was erased.
@@ -21,8 +25,8 @@ function detailOf({ entry, event, unevaluated }: SequenceSink, match: SequenceMa
       ...(path === '' ? {} : { path }),
     })),
   };
-  const held = conditionsHeld(entry.rule, event, { budget: new Budget(EXPLAIN_UNITS), isSecret });
-  if (held.length > 0) detail.conditions = held;
+  const held = told ?? conditionsHeld(entry.rule, event, { budget: new Budget(EXPLAIN_UNITS), isSecret });
+  if (held.length > 0) detail.conditions = [...held];
   if (match.waitsFor !== undefined) Object.assign(detail, { reason: 'not_finished', waits_for: match.waitsFor });
   if (match.reason !== undefined) detail.reason = match.reason;
   return Object.assign(detail, unevaluated);
