@@ -303,17 +303,18 @@ class Submission implements QuotaWaiter, AppendCaller {
     else this.#decided(judged);
   }
 
-  #askSequences(judged: readonly (Decided | null)[]): void {
+  #askSequences(judged: readonly (Decided | null)[], isSpread = false): void {
     const arrivals = this.#arrivalsOf(judged);
-    const asked = sequencesAsked(this.#judgements, judged, { agent: this.#agent.id, arrivals });
+    const asked = sequencesAsked(this.#judgements, judged, { agent: this.#agent.id, arrivals, isSpread });
     if (asked === undefined) {
       this.#decided(judged);
       return;
     }
     const toCount = { events: asked.events, submission: asked.events[0]!.id };
     this.#parts.sequences.ask(this.#request.account, toCount, {
-      sequencesCounted: ({ answers, atMs }) =>
+      sequencesCounted: ({ answers, atMs, isUnasked }) =>
         this.#attempt(() => {
+          if (isUnasked) return this.#askSequences(judged, true);
           this.#counted = { asked, atMs };
           const sequences = matchedSequences(asked, answers);
           const later = { sequences, budgets: this.#budgets?.matches };

@@ -9,8 +9,11 @@
 -- missing; PEXPIRE a little over the window. An index: sorted set of a memory's scopes by the epoch ms at which nothing of them counts.
 -- The log of a memory: list of JSON, what occurred while it is not known, the oldest first; read by who makes it known.
 -- ARGV[1] JSON {memories: [[name, window, steps, at least, has unless 0/1, index, most, log]],
---   events: [[id, outcome, asks, marks, later, waitMs, at, agent, recorded 0/1, or 2: it may be blocked yet]],
+--   events: [[id, outcome, asks, marks, later, waitMs, at, agent, recorded 0/1, or 2: it may be blocked yet, times, submission or 0]],
 --   submission, alone, build}
+--   times: it stands for so many that are alike, of which it is the last. Where one of them is a step in a memory that is not known,
+--   whose log has each by itself, nothing is done: the answer is {now, unasked}
+--   submission: of all, or of those that name none of their own
 --   alone: each event is of one memory, and is given again for another
 --   later: key of what comes once it is approved or recorded, or 0
 --   build: nothing, or of who makes the one memory known {token, lease, read, policies, policy, text, wanted, member}: its steps are kept
@@ -24,7 +27,7 @@
 -- Result: JSON {now, built: `lost`, `more`, `changed`, `known` or nothing, answers: for each event, for each ask [reason or 0, [[epoch ms, id, path]], id of what it waits for or 0], or 0}
 -- Guarantees: a step is kept only of an event that is not blocked, by these sequences either, unless any outcome counts; one of `unless` only
 -- once the event is recorded, but for those behind it in its submission, which are recorded with it or not at all. An event is asked
--- about before it is kept. The clock is Redis's.
+-- about before it is kept. The clock is Redis's. What a call reads of a scope it reads once, and writes once, at its end.
 local input = cjson.decode(ARGV[1])
 local VALUES_MAX, SCOPES_MAX = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ANY, OVER = '*', '!over'
@@ -52,18 +55,70 @@ end
 
 local function isFresh(mark, memory) return mark and mark[1] > at - memory.window end
 
-local function isKept(memory, key) return tonumber(redis.call('ZSCORE', memory.index, key) or 0) > at end
+-- A scope as far as this call knows it. `ends`: until when it is kept. `order`: values whose states are known, false: none is there.
+-- `isWhole`: there are no others. `count`: how many there are.
+local scopes = {}
+
+local function scopeOf(memory, key)
+  local scope = scopes[key]
+  if not scope then
+    scope = { key = key, index = memory.index, ends = tonumber(redis.call('ZSCORE', memory.index, key) or 0), states = {}, order = {}, changed = {} }
+    scopes[key] = scope
+  end
+  return scope
+end
+
+local function know(scope, value, raw)
+  if scope.states[value] == nil then
+    scope.states[value] = raw and cmsgpack.unpack(raw) or false
+    if raw then scope.order[#scope.order + 1] = value end
+  end
+end
+
+local function overOf(scope)
+  if not scope.over then scope.over = tonumber(redis.call('HGET', scope.key, OVER) or 0) end
+  return scope.over
+end
+
+-- Of a value, false: there is none.
+local function stateOf(scope, value)
+  if scope.states[value] == nil then
+    if scope.isWhole then return false end
+    local raw = redis.call('HMGET', scope.key, value, ANY, OVER)
+    know(scope, value, raw[1])
+    know(scope, ANY, raw[2])
+    scope.over = scope.over or tonumber(raw[3] or 0)
+  end
+  return scope.states[value]
+end
+
+local function knowAll(scope)
+  if scope.isWhole then return end
+  local all, before = redis.call('HGETALL', scope.key), scope.order
+  scope.order = {}
+  for i = 1, #all, 2 do
+    if all[i] == OVER then scope.over = scope.over or tonumber(all[i + 1])
+    elseif scope.states[all[i]] then scope.order[#scope.order + 1] = all[i]
+    elseif scope.states[all[i]] == nil then know(scope, all[i], all[i + 1]) end
+  end
+  local isListed = {}
+  for _, value in ipairs(scope.order) do isListed[value] = true end
+  for _, value in ipairs(before) do if not isListed[value] then scope.order[#scope.order + 1] = value end end
+  scope.isWhole, scope.over, scope.count = true, scope.over or 0, #scope.order
+end
+
+local function isKept(scope) return scope.ends > at end
 
 local function statesOf(memory, key, value)
-  local states = {}
-  if not isKept(memory, key) then return states end
+  local scope = scopeOf(memory, key)
+  if not isKept(scope) then return {} end
   if value ~= ANY then
-    local raw = redis.call('HMGET', key, value, ANY)
-    if raw[1] or raw[2] then states[1] = cmsgpack.unpack(raw[1] or raw[2]) end
-    return states
+    local state = stateOf(scope, value) or stateOf(scope, ANY)
+    return state and { state } or {}
   end
-  local all = redis.call('HGETALL', key)
-  for i = 1, #all, 2 do if all[i] ~= OVER then states[#states + 1] = cmsgpack.unpack(all[i + 1]) end end
+  knowAll(scope)
+  local states = {}
+  for i, one in ipairs(scope.order) do states[i] = scope.states[one] end
   return states
 end
 
@@ -121,12 +176,12 @@ local function isTouched(memory, key, value)
 end
 
 local function isOver(memory, key, value)
-  if not isKept(memory, key) then return memory.over > at end
-  local kept = redis.call('HMGET', key, OVER, value)
-  return tonumber(kept[1] or 0) > at and not kept[2]
+  local scope = scopeOf(memory, key)
+  if not isKept(scope) then return memory.over > at end
+  return overOf(scope) > at and not stateOf(scope, value)
 end
 
-local function answerTo(ask)
+local function answerTo(ask, submission)
   local memory, value, own, unless, open, all = memories[ask[1]], ask[2], keys[ask[3]], keys[ask[4]], ask[5], ask[6]
   if not memory.known then return { 'state_unknown', {}, 0 } end
   local reason, way = 0, nil
@@ -143,7 +198,7 @@ local function answerTo(ask)
     local state = value ~= ANY and statesOf(memory, unless, value)[1] or {}
     if isFresh(state.unless, memory) then return 0 end
     if isFresh(state.unsettled, memory) then
-      if state.unsettled[3] == input.submission then return 0 end
+      if state.unsettled[3] == submission then return 0 end
       waits = state.unsettled[2]
     elseif isFresh(state.waits, memory) then waits = state.waits[2] end
   end
@@ -164,7 +219,7 @@ local function addTo(sums, start, amount, memory)
   for other in pairs(sums) do if not isLive(tonumber(other), memory) then sums[other] = nil end end
 end
 
-local function take(state, mark, place, path, id, agent)
+local function take(state, mark, place, path, id, agent, times)
   local memory, value = memories[mark[1]], mark[2]
   local here = { at, id, path, agent }
   if place == 0 then
@@ -181,8 +236,10 @@ local function take(state, mark, place, path, id, agent)
   way[place] = here
   state.ways[place] = way
   if place == memory.steps then
-    table.insert(state.starts, 1, way[1][1])
-    state.starts[memory.least + 1] = nil
+    for _ = 1, math.min(times, memory.least) do
+      table.insert(state.starts, 1, way[1][1])
+      state.starts[memory.least + 1] = nil
+    end
     if memory.most then addTo(state.sums, way[1][1], mark[5], memory) end
   end
 end
@@ -192,48 +249,60 @@ local function isStale(state, memory)
     and not isFresh(state.unsettled, memory)
 end
 
--- Is the scope kept from now on?
+-- The scope, where it is kept from now on.
 local function admit(memory, key)
-  local stop = at + memory.window
-  if not isKept(memory, key) then
+  local scope, ends = scopeOf(memory, key), at + memory.window
+  if not isKept(scope) then
     redis.call('DEL', key)
     redis.call('HSETNX', KEYS[1], memory.name .. '/over', '0')
     redis.call('ZREMRANGEBYSCORE', memory.index, '-inf', at)
     if redis.call('ZCARD', memory.index) >= SCOPES_MAX then
-      memory.over = math.max(memory.over, stop)
+      memory.over = math.max(memory.over, ends)
       redis.call('HSET', KEYS[1], memory.name .. '/over', string.format('%.0f', memory.over))
-      return false
+      return nil
     end
+    scope.states, scope.order, scope.changed, scope.isWhole, scope.count, scope.over, scope.ends = {}, {}, {}, true, 0, 0, 0
   end
-  redis.call('ZADD', memory.index, 'GT', string.format('%.0f', stop), key)
-  return true
+  if ends > scope.ends then
+    redis.call('ZADD', memory.index, string.format('%.0f', ends), key)
+    scope.ends = ends
+  end
+  scope.life = memory.window + 1000
+  return scope
 end
 
 -- Makes room for one more value; false: there is none.
-local function hasRoom(memory, key)
-  if redis.call('HLEN', key) - (redis.call('HGET', key, OVER) and 1 or 0) < VALUES_MAX then return true end
-  local all, left = redis.call('HGETALL', key), 0
-  for i = 1, #all, 2 do
-    if all[i] ~= OVER then
-      if isStale(cmsgpack.unpack(all[i + 1]), memory) then redis.call('HDEL', key, all[i]) else left = left + 1 end
-    end
+local function hasRoom(scope, memory)
+  if not scope.count then scope.count = redis.call('HLEN', scope.key) - (redis.call('HEXISTS', scope.key, OVER)) end
+  if scope.count < VALUES_MAX then return true end
+  knowAll(scope)
+  local left = {}
+  for _, value in ipairs(scope.order) do
+    if isStale(scope.states[value], memory) then
+      scope.states[value], scope.changed[value] = false, nil
+      redis.call('HDEL', scope.key, value)
+    else left[#left + 1] = value end
   end
-  if left < VALUES_MAX then return true end
-  local over = tonumber(redis.call('HGET', key, OVER) or 0)
-  redis.call('HSET', key, OVER, string.format('%.0f', math.max(over, at + memory.window)))
+  scope.order, scope.count = left, #left
+  if #left < VALUES_MAX then return true end
+  scope.over = math.max(scope.over, at + memory.window)
+  redis.call('HSET', scope.key, OVER, string.format('%.0f', scope.over))
   return false
 end
 
 -- The values whose states an event without one, or with this one, is a step in.
-local function toMark(memory, key, value)
-  if not redis.call('HGET', key, value) and hasRoom(memory, key) then
-    local state = value ~= ANY and redis.call('HGET', key, ANY)
-    state = state and cmsgpack.unpack(state) or emptyState()
+local function toMark(scope, memory, value)
+  if not stateOf(scope, value) and hasRoom(scope, memory) then
+    local any = value ~= ANY and stateOf(scope, ANY)
+    local state = any and cmsgpack.unpack(cmsgpack.pack(any)) or emptyState()
     state.unless, state.waits, state.unsettled = nil, nil, nil
-    redis.call('HSET', key, value, cmsgpack.pack(state))
+    scope.states[value], scope.changed[value] = state, true
+    scope.order[#scope.order + 1] = value
+    scope.count = scope.count + 1
   end
-  if value ~= ANY then return redis.call('HGET', key, value) and { value } or {} end
-  return redis.call('HKEYS', key)
+  if value ~= ANY then return scope.states[value] and { value } or {} end
+  knowAll(scope)
+  return scope.order
 end
 
 -- The oldest entries go: by then they are stored, where who makes the memory known looks first.
@@ -250,9 +319,10 @@ local function note(memory, mark, outcome, id, agent, isKnown)
   redis.call('PEXPIRE', memory.log, string.format('%.0f', memory.window + 1000))
 end
 
--- `isKnown`: it is recorded, and approved if it had to be. `isOpen`: events of its own submission wait for it, too.
-local function keep(mark, outcome, id, agent, isKnown, isOpen)
-  local memory, value = memories[mark[1]], mark[2]
+-- `of`: id, agent, times, submission; `isKnown`: it is recorded, and approved if it had to be; `isOpen`: events of its own submission wait
+-- for it, too.
+local function keep(mark, outcome, of)
+  local memory, value, id, agent, isKnown = memories[mark[1]], mark[2], of.id, of.agent, of.isKnown
   if not memory.known and not isBuild then return note(memory, mark, outcome, id, agent, isKnown) end
   local places, waits = {}, false
   for _, place in ipairs(mark[4]) do
@@ -262,28 +332,48 @@ local function keep(mark, outcome, id, agent, isKnown, isOpen)
   end
   if #places == 0 and not waits then return end
   for _, number in ipairs(mark[3]) do
-    local key = keys[number]
-    if admit(memory, key) then
-      for _, field in ipairs(toMark(memory, key, value)) do
-        if field ~= OVER then
-          local state = cmsgpack.unpack(redis.call('HGET', key, field))
-          if waits and value ~= ANY then state[outcome == 'allowed' and 'unsettled' or 'waits'] = { at, id, isOpen and '' or input.submission, agent } end
-          for _, place in ipairs(places) do take(state, mark, place[1], place[2], id, agent) end
-          redis.call('HSET', key, field, cmsgpack.pack(state))
-        end
+    local scope = admit(memory, keys[number])
+    if scope then
+      for _, field in ipairs(toMark(scope, memory, value)) do
+        local state = scope.states[field]
+        scope.changed[field] = true
+        if waits and value ~= ANY then state[outcome == 'allowed' and 'unsettled' or 'waits'] = { at, id, of.isOpen and '' or of.submission, agent } end
+        for _, place in ipairs(places) do take(state, mark, place[1], place[2], id, agent, of.times) end
       end
-      -- Not in seconds of the window alone: what is filled in occurred before now.
-      redis.call('PEXPIRE', key, string.format('%.0f', memory.window + 1000))
-      redis.call('PEXPIRE', memory.index, string.format('%.0f', memory.window + 1000))
     end
+  end
+end
+
+local function write()
+  local lives = {}
+  for key, scope in pairs(scopes) do
+    if scope.life then
+      local fields = { 'HSET', key }
+      for value in pairs(scope.changed) do fields[#fields + 1], fields[#fields + 2] = value, cmsgpack.pack(scope.states[value]) end
+      if #fields > 2 then redis.call(unpack(fields)) end
+      -- Not in seconds of the window alone: what is filled in occurred before now.
+      redis.call('PEXPIRE', key, string.format('%.0f', scope.life))
+      lives[scope.index] = scope.life
+    end
+  end
+  for index, life in pairs(lives) do redis.call('PEXPIRE', index, string.format('%.0f', life)) end
+end
+
+keys = KEYS
+read(input.memories)
+for _, event in ipairs(input.events) do
+  for _, mark in ipairs(event[10] > 1 and event[4] or {}) do
+    if not memories[mark[1]].known then return cjson.encode({ now = now, unasked = true, answers = {} }) end
   end
 end
 
 -- Bounded: a call works off so many.
 local APPROVED_AT_ONCE = 100
+local isOther = false
 for _ = 1, APPROVED_AT_ONCE do
   local approved = redis.call('LPOP', KEYS[2])
   if not approved then break end
+  isOther = true
   local ms, later = string.match(approved, '^(%d+) (.+)$')
   -- By the front that counted it, under ''; by who made a memory known since, or tries a policy alone, under its name.
   local all, texts = redis.call('HGETALL', later), {}
@@ -293,34 +383,40 @@ for _ = 1, APPROVED_AT_ONCE do
     at, keys = math.min(tonumber(ms), now), event.keys
     read(event.memories)
     for _, mark in ipairs(event.marks) do
-      if by ~= '' or not texts[memories[mark[1]].name] then keep(mark, 'allowed', event.id, event.agent, true) end
+      if by ~= '' or not texts[memories[mark[1]].name] then keep(mark, 'allowed', { id = event.id, agent = event.agent, isKnown = true, times = 1 }) end
     end
   end
   redis.call('DEL', later)
 end
 
 keys = KEYS
-read(input.memories)
+if isOther then read(input.memories) end
 local answers, build = {}, input.build
 if build then
-  if redis.call('GET', keys[build.lease]) ~= build.token then return cjson.encode({ now = now, built = 'lost', answers = {} }) end
+  if redis.call('GET', keys[build.lease]) ~= build.token then
+    write()
+    return cjson.encode({ now = now, built = 'lost', answers = {} })
+  end
   redis.call('PEXPIRE', keys[build.lease], LEASE_MS)
   isBuild = true
 end
 for i, event in ipairs(input.events) do
   local id, outcome, later, waitMs = event[1], event[2], event[5], event[6]
   at = event[7] > 0 and event[7] or now
+  local submission = event[11] ~= 0 and event[11] or input.submission
   answers[i] = {}
   for j, ask in ipairs(event[3]) do
-    answers[i][j] = answerTo(ask)
+    answers[i][j] = answerTo(ask, submission)
     if answers[i][j] ~= 0 and ask[7] == 1 then outcome = 'blocked' end
   end
-  for _, mark in ipairs(event[4]) do keep(mark, outcome, id, event[8], event[9] == 1, event[9] == 2) end
+  local of = { id = id, agent = event[8], isKnown = event[9] == 1, isOpen = event[9] == 2, times = event[10], submission = submission }
+  for _, mark in ipairs(event[4]) do keep(mark, outcome, of) end
   if outcome ~= 'blocked' and later > 0 then
     redis.call('HSET', keys[later], (isBuild or input.alone) and memories[event[4][1][1]].name or '', ARGV[3 + i])
     redis.call('PEXPIRE', keys[later], string.format('%.0f', waitMs))
   end
 end
+write()
 local built
 if build and build.text then
   local memory = memories[1]

@@ -2,12 +2,13 @@
 // random policies and events, one by one and in batches, over 1, 2 and 8 fronts. And what fronts hear that ask at once.
 import t, { type Test } from 'tap';
 import { mintId } from '../../src/common/ids.ts';
-import { SequenceStore, settledWrites } from '../../src/policy/quotas/sequence-store.ts';
-import type {
-  Memory,
-  SequenceEvent,
-  SequenceMatch,
-  SequenceScope,
+import { EVENTS_AT_ONCE, SequenceStore, settledWrites } from '../../src/policy/quotas/sequence-store.ts';
+import {
+  isRepeatable,
+  type Memory,
+  type SequenceEvent,
+  type SequenceMatch,
+  type SequenceScope,
 } from '../../src/policy/sequences/sequence-answer.ts';
 import { laterMarks, SequenceMemory } from '../../src/policy/sequences/sequence-memory.ts';
 import { limitOf, ZERO } from '../../src/policy/sequences/summed-amount.ts';
@@ -67,6 +68,14 @@ function event(random: Random, policies: readonly PlainPolicy[], atMs: number, s
     parts: policies.map((one) => part(random, one)),
     ...{ atMs, submission },
   };
+}
+
+/** Neighbours of which one is like the other. */
+function alike(random: Random, ...of: [policies: readonly PlainPolicy[], atMs: number, submission: string]) {
+  const first = event(random, ...of);
+  return Array.from({ length: oneOf(random, [1, 1, 2, 4]) }, (_, i) =>
+    i === 0 ? first : { ...first, id: mintId('event', first.atMs) },
+  );
 }
 
 const memoryOf = (i: number, { steps, hasUnless, atLeast, windowMs, most }: PlainPolicy): Memory => {
@@ -137,7 +146,7 @@ async function known(redis: Commands, account: string, policies: readonly PlainP
 t.test('Redis, memory and the reference agree', async (t) => {
   const redis = await Promise.all(Array.from({ length: 8 }, () => connect(t)));
   const random = randomFrom(SEED);
-  const counts = { events: 0, asked: 0, matched: 0, waiting: 0, approved: 0 };
+  const counts = { events: 0, asked: 0, matched: 0, waiting: 0, approved: 0, joined: 0 };
   for (let run = 0; run < CASES; run++) {
     const policies = Array.from({ length: oneOf(random, [1, 2, 3]) }, () => policy(random));
     const account = mintId('account', run);
@@ -147,20 +156,21 @@ t.test('Redis, memory and the reference agree', async (t) => {
   }
   t.comment(JSON.stringify(counts));
   t.ok(counts.matched > counts.asked / 10 && counts.matched < counts.asked, 'both occur');
-  t.ok(counts.waiting > 0 && counts.approved > 0);
+  t.ok(counts.waiting > 0 && counts.approved > 0 && counts.joined > 0);
 });
 
 async function compare(
   { policies, stores, account, memory, redis }: World,
   random: Random,
-  counts: Record<'events' | 'asked' | 'matched' | 'waiting' | 'approved', number>,
+  counts: Record<'events' | 'asked' | 'matched' | 'waiting' | 'approved' | 'joined', number>,
 ): Promise<void> {
   const plain = new PlainSequences(policies);
   const waiting: string[] = [];
   let atMs = Date.UTC(2026, 10, 20);
   for (let done = 0; done < EVENTS; ) {
     atMs += Math.floor((random() * WINDOW_MS) / 12);
-    const batch = Array.from({ length: oneOf(random, [1, 1, 1, 4]) }, () => event(random, policies, atMs, `${done}`));
+    const runs = Array.from({ length: oneOf(random, [1, 1, 1, 4]) }, () => alike(random, policies, atMs, `${done}`));
+    const batch = runs.flat();
     const expected = batch.map((one) =>
       plain.next(one).map((is, i) => {
         const isAny = policies[i]!.hasSame && one.parts[i]!.value === null;
@@ -170,10 +180,15 @@ async function compare(
     const inMemory = batch.map((one) =>
       told(policies, one, memory.next(asked(policies, one), atMs, `${done}`).answers),
     );
-    const events = batch.map((one) => asked(policies, one));
+    const groups = runs.flatMap((run) => (isRepeatable(asked(policies, run[0]!)) ? [run] : run.map((one) => [one])));
+    const events = groups.map((group) => ({
+      ...asked(policies, group.at(-1)!),
+      ...(group.length > 1 && { times: group.length }),
+    }));
     const counted = await oneOf(random, stores).count(account, { events, submission: `${done}` }, atMs);
     done += batch.length;
-    const inRedis = batch.map((one, i) => told(policies, one, counted.answers[i]!));
+    counts.joined += batch.length - groups.length;
+    const inRedis = groups.flatMap((group, i) => group.map((one) => told(policies, one, counted.answers[i]!)));
     const [is, other, wanted] = [inRedis, inMemory, expected].map((one) => JSON.stringify(one));
     const where = () => `${JSON.stringify({ policies, batch }, null, 1)}\nwanted ${wanted}`;
     if (other !== wanted) throw new Error(`in memory ${other}\n${where()}`);
@@ -250,6 +265,21 @@ t.test('where what occurred is not known it counts as having occurred', async (t
   const account = mintId('account', 0);
   const { answers } = await store.count(account, { events: [once({ marks: [] }), once()], submission: 'one' });
   t.same(answers, [[{ after: [], reason: 'state_unknown' }], [{ after: [], reason: 'state_unknown' }]]);
+});
+
+t.test('events that are alike are asked about once, unless a log has to have each', async (t) => {
+  const redis = await connect(t);
+  const store = new SequenceStore(redis, keys);
+  const account = mintId('account', 0);
+  const events = [{ ...once({ asks: [] }), times: 3 }];
+  t.match(await store.count(account, { events, submission: 'one' }), { isUnasked: true, answers: [] });
+  t.equal(await redis.llen(keys.sequenceLog(account, ONCE.name)), 0, 'nothing was done');
+  const tooMany = Array.from({ length: EVENTS_AT_ONCE }, () => once({ asks: [] }));
+  await redis.hset(keys.sequences(account), ONCE.name, '1');
+  t.match(await store.count(account, { events: [...events, ...tooMany], submission: 'one' }), { isUnasked: true });
+  t.equal((await store.count(account, { events, submission: 'one' })).answers.length, 1);
+  const { answers } = await store.count(account, { events: [once()], submission: 'two' });
+  t.match(answers, [[{ after: [{ id: events[0]!.id }] }]], 'the last of them is kept');
 });
 
 t.test('values and scopes beyond those that are kept count as having occurred, in Redis and in memory', async (t) => {

@@ -30,12 +30,15 @@ import { allOf, openOf, scopesOf } from '../sequences/sequence-memory.ts';
  * there again for another.
  */
 export type ToCount = { events: readonly SequenceEvent[]; submission: string; isAlone?: true };
-/** `atMs`: epoch ms by Redis's clock. `answers`: of each event. */
-export type SequencesCounted = { atMs: number; answers: readonly SequenceAnswers[] };
+/**
+ * `atMs`: epoch ms by Redis's clock. `answers`: of each event. `isUnasked`: nothing was done, and each event must be asked
+ * about by itself.
+ */
+export type SequencesCounted = { atMs: number; answers: readonly SequenceAnswers[]; isUnasked?: true };
 type Limits = { values: number; scopes: number };
 
 type SentAnswer = [reason: SequenceReason | 0, after: [atMs: number, id: string, path: string][], waitsFor: string | 0];
-type Sent = { now: number; built?: Built; answers: unknown };
+type Sent = { now: number; built?: Built; unasked?: true; answers: unknown };
 /** What a call of a build came to: the lease is another's; the log has more; the policy was changed; it is known. */
 export type Built = 'lost' | 'more' | 'changed' | 'known';
 /** An entry of the log of a memory that is not known. `scopes`: their keys. */
@@ -70,7 +73,7 @@ type SentLog = Pick<Logged, 'id' | 'agent' | 'outcome' | 'value' | 'scopes'> & {
 };
 
 /** A script holds Redis up for others: 1 ms for so many events. */
-const EVENTS_AT_ONCE = 50;
+export const EVENTS_AT_ONCE = 50;
 const SCOPES_AT_ONCE = 50;
 /** Longer than any window. */
 const APPROVED_KEPT_MS = 2 * 86_400_000;
@@ -98,6 +101,9 @@ export class SequenceStore {
 
   /** `atMs`: when they occurred; left out: now. */
   async count(account: string, { events, ...of }: ToCount, atMs = 0): Promise<SequencesCounted> {
+    if (events.length <= EVENTS_AT_ONCE) return this.#call(account, { ...of, events }, atMs);
+    // Of several calls none may be left undone.
+    if (events.some(({ times }) => times !== undefined)) return { atMs, answers: [], isUnasked: true };
     const calls: Promise<SequencesCounted>[] = [];
     for (let from = 0; from < events.length; from += EVENTS_AT_ONCE)
       calls.push(this.#call(account, { ...of, events: events.slice(from, from + EVENTS_AT_ONCE) }, atMs));
@@ -212,6 +218,7 @@ export class SequenceStore {
     const { values, scopes } = this.#limits;
     const args = [input, values, scopes, ...events.map((event) => this.#later(account, event))];
     const reply = JSON.parse(await this.#script.run(this.#redis, call.keys, args)) as Sent;
+    if (reply.unasked) return { atMs: reply.now, answers: [], isUnasked: true };
     return { atMs: reply.now, answers: listOf(reply.answers).map((sent) => listOf(sent).map(matchOf)) };
   }
 
@@ -248,7 +255,11 @@ class Call {
     this.keys = [names.sequences(account), names.sequencesApproved(account)];
   }
 
-  event({ id, agent, outcome, asks, marks, later: after, waitMs, isOpen }: SequenceEvent, atMs: number): unknown[] {
+  event(
+    { id, agent, outcome, asks, marks, later: after, waitMs, isOpen, times, submission }: SequenceEvent,
+    atMs: number,
+    isRecorded = false,
+  ): unknown[] {
     const later = after.length > 0 ? this.#key(this.#names.sequenceLater(this.#account, id)) : 0;
     return [
       id,
@@ -259,17 +270,19 @@ class Call {
       waitMs,
       atMs,
       agent,
-      ...(isOpen ? [2] : []),
+      isRecorded ? 1 : isOpen ? 2 : 0,
+      times ?? 1,
+      submission ?? 0,
     ];
   }
 
   /** `isRecorded`: it is what it would have been once it is recorded, and approved if it had to be. */
   past(memory: Memory, { event, logged, atMs, isRecorded }: PastEvent): unknown[] {
-    if (event !== undefined) return [...this.event(event, atMs), isRecorded ? 1 : 0];
+    if (event !== undefined) return this.event(event, atMs, isRecorded);
     const { id, agent, outcome, value, scopes, places, amount } = logged;
     const sent = places.map(({ place, path, isOfAnyOutcome }) => [place, path, isOfAnyOutcome ? 1 : 0]);
     const mark = [this.memory(memory).number, value, scopes.map((key) => this.#key(key)), sent, amount ?? 0];
-    return [id, outcome, [], [mark], 0, 0, atMs, agent, isRecorded ? 1 : 0];
+    return [id, outcome, [], [mark], 0, 0, atMs, agent, isRecorded ? 1 : 0, 1, 0];
   }
 
   build({ memory, token, read, policy }: Build, isEnd: boolean): object {

@@ -35,6 +35,7 @@ export type SequenceMark = {
 /**
  * `outcome`: what all but the sequences make of it. `later`: what it is a step of once it is recorded, and approved if
  * it has to be; that may come within `waitMs`. `isOpen`: what is asked later may block it, e.g. a check outside.
+ * `times`: it stands for so many neighbours that are alike, of which it is the last (`isRepeatable`).
  */
 export type SequenceEvent = {
   id: string;
@@ -45,6 +46,9 @@ export type SequenceEvent = {
   later: readonly SequenceMark[];
   waitMs: number;
   isOpen?: boolean;
+  times?: number;
+  /** Where it is not that of the call: those of one submission are recorded together or not at all. */
+  submission?: string;
 };
 
 export type Occurrence = { id: string; atMs: number; path: string };
@@ -60,3 +64,18 @@ export type SequenceMatch = {
 };
 /** One for each ask; null: it does not match. */
 export type SequenceAnswers = readonly (SequenceMatch | null)[];
+
+/**
+ * Is it the same to ask about neighbours that are alike one by one, and to ask once and keep the last of them? No step
+ * goes on from another of theirs, nothing is added up, and none of them is asked about what the others are steps of.
+ */
+export function isRepeatable({ asks, marks, later, isOpen }: Omit<SequenceEvent, 'id' | 'agent'>): boolean {
+  if (later.length > 0 || isOpen === true) return false;
+  return marks.every(
+    ({ memory, places }) =>
+      places.length === 1 &&
+      places[0]!.place > 0 &&
+      memory.most === null &&
+      asks.every((ask) => ask.memory.name !== memory.name),
+  );
+}
