@@ -222,12 +222,16 @@ class ScannedText implements TextView {
   /** The event whose texts that may hold JSON were read last, and what came of it. */
   #checked = -1;
   #checkedOdd = false;
+  /** The path that was read last, and what stands there: the index asks for the tool, then rules do. */
+  #path = -1;
+  #value: unknown;
   readonly #texts = new KnownTexts();
 
   of(body: ScannedBody, event: number, agentId: string): this {
     this.#body = body;
     this.#event = event;
     this.#checked = -1;
+    this.#path = -1;
     this.agent_id = agentId;
     return this;
   }
@@ -246,6 +250,14 @@ class ScannedText implements TextView {
   }
 
   at(path: number): unknown {
+    if (path !== this.#path) {
+      this.#value = this.#valueAt(path);
+      this.#path = path;
+    }
+    return this.#value;
+  }
+
+  #valueAt(path: number): unknown {
     const start = this.#word(WORD.watched + 2 * path);
     const end = this.#word(WORD.watched + 2 * path + 1);
     if (start === 0) return undefined;

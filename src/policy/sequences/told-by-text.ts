@@ -43,16 +43,27 @@ export function toldBy({ conditions, expression, schema, terms }: Rule, of: Rule
 
 export class ToldByText {
   readonly #known = new Map<string, Told>();
+  /** What was found last: mostly it is that again, and its name need not be made. */
+  #last:
+    | { open: readonly IndexedRule[]; agent: string; read: readonly [place: number, value: unknown][]; told: Told }
+    | undefined;
 
   /**
    * What an event with these rules open means; a function: what is to be called with what the engine makes of it; null:
    * its text does not say it. `limits`: of the limits that count every event.
    */
   of(open: readonly IndexedRule[], event: TextView, limits: Judgement): Judgement | NonNullable<Closer['keep']> | null {
-    const name = nameOf(open, event);
-    if (name === null) return null;
+    const last = this.#last;
+    if (last !== undefined && last.agent === event.agent_id && isSame(last, open, event))
+      return answer(last.told, event);
+    const read = readBy(open, event);
+    if (read === null) return null;
+    const name = nameOf(open, event.agent_id, read);
     const told = this.#known.get(name);
-    if (told !== undefined) return told.isTraced ? ofTrace(told.judgement, event) : told.judgement;
+    if (told !== undefined) {
+      this.#last = { open, agent: event.agent_id, read, told };
+      return answer(told, event);
+    }
     return (judgement, units) => this.#keep(name, { ...judgement, rateChecks: limits.rateChecks }, units);
   }
 
@@ -69,24 +80,45 @@ export class ToldByText {
   }
 }
 
+type Read = readonly [place: number, value: unknown][];
+
+function answer({ judgement, isTraced }: Told, event: TextView): Judgement {
+  return isTraced ? ofTrace(judgement, event) : judgement;
+}
+
+function isSame(
+  last: { open: readonly IndexedRule[]; read: Read },
+  open: readonly IndexedRule[],
+  event: TextView,
+): boolean {
+  if (last.open.length !== open.length) return false;
+  for (let i = 0; i < open.length; i++) if (last.open[i] !== open[i]) return false;
+  for (const [place, value] of last.read) if (event.isElsewhere(place) || event.at(place) !== value) return false;
+  return true;
+}
+
 /** All that the rules read of an event; null: they read what is not known, or read on inside of it. */
-function nameOf(open: readonly IndexedRule[], event: TextView): string | null {
-  let name = event.agent_id;
-  let read = 0;
-  for (const { told, order } of open) {
+function readBy(open: readonly IndexedRule[], event: TextView): Read | null {
+  const read: [number, unknown][] = [];
+  let places = 0;
+  for (const { told } of open) {
     if (told === null) return null;
-    name += ` ${order}`;
     for (const place of told) {
-      if ((read & (1 << place)) !== 0) continue;
-      read |= 1 << place;
+      if ((places & (1 << place)) !== 0) continue;
+      places |= 1 << place;
       const value = event.isElsewhere(place) ? UNKNOWN : event.at(place);
-      if (typeof value === 'string') {
-        if (mayHoldJson(value)) return null;
-        name += `"${value.length} ${value}`;
-      } else if (typeof value === 'object' || value === UNKNOWN) return null;
-      else name += `=${String(value)}`;
+      if (typeof value === 'object' || value === UNKNOWN || (typeof value === 'string' && mayHoldJson(value)))
+        return null;
+      read.push([place, value]);
     }
   }
+  return read;
+}
+
+function nameOf(open: readonly IndexedRule[], agent: string, read: Read): string {
+  let name = agent;
+  for (const { order } of open) name += ` ${order}`;
+  for (const [, value] of read) name += typeof value === 'string' ? `"${value.length} ${value}` : `=${String(value)}`;
   return name;
 }
 
