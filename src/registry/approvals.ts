@@ -37,7 +37,7 @@ import {
   present,
   type RegistryStore,
 } from './commit.ts';
-import { deniedReservations } from './denied-reservations.ts';
+import { deniedReservations, dropReservations } from './denied-reservations.ts';
 import { isInForce, readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, ownRequest } from './principal.ts';
 
@@ -193,8 +193,11 @@ export class Approvals {
     for (const [hash, index] of [pending, decisions]) {
       const found = await this.#ofAgent(hash, agent);
       const ids = [...found.keys()];
-      // What its events would have been steps of.
-      for (const event of found.values()) await this.#store.redis.del(this.#keys.sequenceLater(account, event));
+      // What its events would have been steps of, and what budgets hold for them.
+      for (const event of found.values()) {
+        await this.#store.redis.del(this.#keys.sequenceLater(account, event));
+        await dropReservations(this.#store, account, event);
+      }
       for (let i = 0; i < ids.length; i += SCAN_COUNT) {
         const some = ids.slice(i, i + SCAN_COUNT);
         await this.#store.redis.zrem(index, ...some.map((id) => `${account}/${id}`));

@@ -612,3 +612,26 @@ t.test('of an event that is denied, in every way, budgets hold nothing; of one t
   t.same(await held(), [20, 20], 'what time lets through is held');
   t.ok((await redis.pttl(keys.budgetsWaiting(account, late.event_id))) > 0, 'what is noted has an end');
 });
+
+t.test('of what an erased agent waited for, or was let do, budgets hold nothing', async (t) => {
+  const world = await makeWorld();
+  const { account, agent, approvals, keys, redis } = world;
+  const budget = await makeBudget(world);
+  const wait = async () => {
+    const approval = request(world);
+    t.match(await budget.reserve(approval.event_id, 10), ['yes']);
+    await approvals.open(account, [approval]);
+    return approval;
+  };
+  const [pending, approved, ran] = [await wait(), await wait(), await wait()];
+  await approvals.decide(account, approved.id, { decision: 'approve' }, actor);
+  await budget.use('done', ran.event_id, 6);
+  t.equal(await budget.reserved(), 26);
+  await new Agents(world).remove(account, agent, actor);
+  for (let time = 1; time <= 2; time++) {
+    await approvals.dropAgent(account, agent);
+    t.equal(await budget.reserved(), 6, 'what was used is held until it is charged');
+  }
+  for (const { event_id: event } of [pending, approved, ran])
+    t.equal(await redis.exists(keys.budgetsWaiting(account, event)), 0);
+});
