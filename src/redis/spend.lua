@@ -72,45 +72,83 @@ local function counterOf(base, op, scope)
   return counter
 end
 
--- What others keep for longer is not cut short.
+-- What others keep for longer is not cut short. Each change of a life is written to the append-only file and to replicas, so one lasts a
+-- little longer than it must.
+local LONGER_MS = 60000
 local function lengthen(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, text(ms)) end
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, text(ms + LONGER_MS)) end
 end
 
+-- '1': what was spent before is known.
+local isKnown = {}
+local function knownOf(base)
+  isKnown[base] = isKnown[base] or redis.call('HGET', base .. ':k', 'known') or '0'
+  return isKnown[base]
+end
+
+local isListed, isKept = {}, {}
 local function keep(base, counter, op, scope, shown)
   for _, key in ipairs({ counter.c, counter.a, counter.e }) do lengthen(key, op.life) end
   local names = base .. ':n'
-  if redis.call('HEXISTS', names, scope) == 0 and redis.call('HLEN', names) < LISTED_MAX then redis.call('HSET', names, scope, shown) end
+  if isListed[names .. scope] == nil then
+    isListed[names .. scope] = true
+    if redis.call('HEXISTS', names, scope) == 0 and redis.call('HLEN', names) < LISTED_MAX then redis.call('HSET', names, scope, shown) end
+  end
+  -- Of a policy, so of a call once.
+  if (isKept[base] or 0) >= op.life then return end
+  isKept[base] = op.life
   lengthen(names, op.life)
   lengthen(base .. ':k', op.life)
 end
 
+-- What was seen of the outputs of an agent's calls of a model, as far as this call has read it. `changed` is written at its end.
+local seen = {}
+local function seenOf(key)
+  if not seen[key] then
+    local one = { counts = {}, all = 0, changed = {} }
+    local fields = redis.call('HGETALL', key)
+    for i = 1, #fields, 2 do
+      local count = tonumber(fields[i + 1])
+      one.counts[fields[i]], one.all = count, one.all + count
+    end
+    seen[key] = one
+  end
+  return seen[key]
+end
+
 -- Output tokens that 95 of 100 calls stayed within; nil: fewer than 20 were seen.
 local function percentile(key)
-  local fields, counts, all = redis.call('HGETALL', key), {}, 0
-  for i = 1, #fields, 2 do
-    local count = tonumber(fields[i + 1])
-    counts[#counts + 1] = { tonumber(fields[i]), count }
-    all = all + count
-  end
-  if all < 20 then return nil end
+  local one, counts = seenOf(key), {}
+  if one.all < 20 then return nil end
+  for scale, count in pairs(one.counts) do counts[#counts + 1] = { tonumber(scale), count } end
   table.sort(counts, function(a, b) return a[1] < b[1] end)
-  local seen = 0
+  local before = 0
   for _, each in ipairs(counts) do
-    seen = seen + each[2]
-    if seen >= all * 0.95 then return math.ceil(2 ^ ((each[1] + 1) / 4)) end
+    before = before + each[2]
+    if before >= one.all * 0.95 then return math.ceil(2 ^ ((each[1] + 1) / 4)) end
   end
 end
 
 local function learn(key, output)
-  redis.call('HINCRBY', key, text(math.floor(4 * math.log(output + 1) / math.log(2))), 1)
-  redis.call('PEXPIRE', key, text(LEARNT_MS))
-  local fields, all = redis.call('HGETALL', key), 0
-  for i = 2, #fields, 2 do all = all + tonumber(fields[i]) end
-  if all <= LEARNT_MAX then return end
-  for i = 1, #fields, 2 do
-    local half = math.floor(tonumber(fields[i + 1]) / 2)
-    if half > 0 then redis.call('HSET', key, fields[i], text(half)) else redis.call('HDEL', key, fields[i]) end
+  local one, scale = seenOf(key), text(math.floor(4 * math.log(output + 1) / math.log(2)))
+  one.counts[scale], one.all, one.changed[scale] = (one.counts[scale] or 0) + 1, one.all + 1, true
+  if one.all <= LEARNT_MAX then return end
+  one.all = 0
+  for each, count in pairs(one.counts) do
+    local half = math.floor(count / 2)
+    one.counts[each], one.all, one.changed[each] = half > 0 and half or nil, one.all + half, true
+  end
+end
+
+local function writeSeen()
+  for key, one in pairs(seen) do
+    local kept, gone = { 'HSET', key }, { 'HDEL', key }
+    for scale in pairs(one.changed) do
+      if one.counts[scale] then kept[#kept + 1], kept[#kept + 2] = scale, text(one.counts[scale]) else gone[#gone + 1] = scale end
+    end
+    if #kept > 2 then redis.call(unpack(kept)) end
+    if #gone > 2 then redis.call(unpack(gone)) end
+    if next(one.changed) then lengthen(key, LEARNT_MS) end
   end
 end
 
@@ -135,7 +173,7 @@ end
 -- { yes, no, unknown; reserved; left; output tokens that fit, -1: they do not matter; epoch ms of the reset, 0: nothing was spent;
 -- 1: what was spent before is known }
 local function reserve(base, op)
-  local counter, isKnown = counterOf(base, op, op.scope), redis.call('HGET', base .. ':k', 'known') or '0'
+  local counter, isKnown = counterOf(base, op, op.scope), knownOf(base)
   local left = op.limit - counter.spent - counter.reserved
   local function answer(word, amount, rest)
     return { word, text(amount), text(rest), text(fitting(op, left)), text(counter.resets), isKnown }
@@ -199,7 +237,7 @@ end
 -- { own, found, twice; scope; reservation; 1: known; amount }: what a completion belongs to. What was held becomes what was used; where
 -- that is not known, -1, it is what was reserved.
 local function use(base, op)
-  local isKnown = redis.call('HGET', base .. ':k', 'known') or '0'
+  local isKnown = knownOf(base)
   if op.output >= 0 then learn(base .. ':h:' .. op.model, op.output) end
   local one = reservationOf(base, op)
   if not one then return { 'own', '', '', isKnown, text(math.max(0, op.amount)) } end
@@ -231,7 +269,7 @@ end
 
 -- As `use`: the call came to nothing, and nothing is held of it. Where it is made all the same, it is charged as one that was not asked about.
 local function release(base, op)
-  local isKnown = redis.call('HGET', base .. ':k', 'known') or '0'
+  local isKnown = knownOf(base)
   local one = reservationOf(base, op)
   if not one then return { 'own', '', '', isKnown, '0' } end
   if one.by then return again(one, isKnown) end
@@ -326,6 +364,7 @@ end
 
 local function known(base, op)
   if not isOther(base, op) then redis.call('HSET', base .. ':k', 'known', '1') end
+  isKnown = {}
   return {}
 end
 
@@ -333,6 +372,7 @@ end
 local function forget(base)
   local scopes = redis.call('HKEYS', base .. ':n')
   for _, scope in ipairs(scopes) do redis.call('DEL', base .. ':c:' .. scope, base .. ':a:' .. scope, base .. ':e:' .. scope) end
+  isKnown, isListed, isKept = {}, {}, {}
   return { text(redis.call('DEL', base .. ':k', base .. ':n')) }
 end
 
@@ -342,4 +382,5 @@ for i, base in ipairs(KEYS) do
   local op = cjson.decode(ARGV[i])
   results[i] = operations[op.op](base, op)
 end
+writeSeen()
 return results

@@ -64,7 +64,18 @@ export function callOf({ call_id: id }: JsonObject): string | null {
   return typeof id === 'string' ? id : null;
 }
 
+/** Hashes of texts that come again: of an agent and its model, of a call's prompt and its completion. */
+const known = new Map<string, string>();
+const KNOWN_MAX = 1_000;
+const KNOWN_CHARACTERS_MAX = 300;
+
 /** 96 bits. */
 export function hashed(text: string): string {
-  return createHash('sha256').update(text).digest('base64url').slice(0, 16);
+  const before = known.get(text);
+  if (before !== undefined) return before;
+  const hash = createHash('sha256').update(text).digest('base64url').slice(0, 16);
+  if (text.length > KNOWN_CHARACTERS_MAX) return hash;
+  if (known.size >= KNOWN_MAX) known.clear();
+  known.set(text, hash);
+  return hash;
 }
