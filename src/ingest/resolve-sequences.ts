@@ -15,8 +15,8 @@ const LATE_MS_MAX = 86_400_000;
 /** `elements`: of which elements each event is. */
 export type SequencesAsked = { events: SequenceEvent[]; elements: (readonly number[])[] };
 
-type Group = { judgement: Judgement; outcome: Outcome; event: Asked; elements: number[] };
-type Asked = Omit<SequenceEvent, 'id' | 'agent'>;
+type Alike = { judgement: Judgement; outcome: Outcome; event: Question; elements: number[] };
+type Question = Omit<SequenceEvent, 'id' | 'agent'>;
 
 /**
  * undefined: nothing is asked. Gives the events that are steps their ids. `isSpread`: each for itself; else neighbours
@@ -27,8 +27,8 @@ export function sequencesAsked(
   judged: readonly (Decided | null)[],
   { agent, arrivals, isSpread = false }: { agent: string; arrivals: Arrivals; isSpread?: boolean },
 ): SequencesAsked | undefined {
-  const groups: Group[] = [];
-  let last: Group | undefined;
+  const groups: Alike[] = [];
+  let last: Alike | undefined;
   for (const [element, judgement] of judgements.entries()) {
     const decision = judged[element]?.decision;
     if (decision === undefined || judgement === null || judgement.sequences === null) continue;
@@ -57,7 +57,7 @@ export function sequencesAsked(
 export function sequenceEvent(
   { sinks, marks, isObserved }: SequencePart,
   { outcome: made, approval }: Pick<Decision, 'outcome' | 'approval'>,
-): Asked | undefined {
+): Question | undefined {
   const outcome = made === 'pending' && isObserved === true ? 'blocked' : made;
   // What is blocked anyway is not asked about.
   const asks = outcome === 'blocked' ? [] : sinks.map(({ ask }) => ask);

@@ -42,7 +42,7 @@ export type IndexedRule = {
   types: readonly string[] | null;
   /** The same for each of its needles to be found; null: nothing is known. */
   needleDemands: readonly (Demand | null)[];
-  /** Of a step or a sequence: the watched paths that say all of it (sequences/told-by-text.ts); null: more is read. */
+  /** The watched paths that say all of a step or a sequence (sequences/told-by-text.ts); null: more is read. */
   told: readonly number[] | null;
 };
 /** An event as policies see it. `payload` is what parseExact made of `payloadText`. */

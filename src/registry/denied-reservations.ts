@@ -1,6 +1,6 @@
 // What budgets hold for an event that waits for an approval (src/redis/spend.lua notes it): it ends when the event is
 // denied, in the commit that denies it, so it is held and pending, or neither, whatever process dies.
-// It ends with an erasure of its agent, too, whoever has decided.
+// It ends with an erasure of its agent, too, whatever was decided.
 // Invariant: what ends is let go by the next step of the counter, as what has outlived its hold. Where a completion
 // came all the same, what is held is what that used, and stays until it is charged.
 import { absent, type CommandArgs, type Guard, type RegistryStore } from './commit.ts';
@@ -21,7 +21,10 @@ export async function deniedReservations(
   return { guards, writes };
 }
 
-/** Of an agent that is erased: no completion comes any more. What one has used stays until it is charged. Idempotent. */
+/**
+ * The same for an agent that is erased: no completion comes any more. What one has used stays until it is charged.
+ * Idempotent.
+ */
 export async function dropReservations(store: RegistryStore, account: string, event: string): Promise<void> {
   const { redis, keys } = store;
   const { writes } = await deniedReservations(store, account, event);

@@ -31,8 +31,8 @@ import { allOf, openOf, scopesOf } from '../sequences/sequence-memory.ts';
  */
 export type ToCount = { events: readonly SequenceEvent[]; submission: string; isAlone?: true };
 /**
- * `atMs`: epoch ms by Redis's clock. `answers`: of each event. `isUnasked`: nothing was done, and each event must be asked
- * about by itself.
+ * `atMs`: epoch ms by Redis's clock. `answers`: of each event. `isUnasked`: nothing was done, and each event must be
+ * asked about by itself.
  */
 export type SequencesCounted = { atMs: number; answers: readonly SequenceAnswers[]; isUnasked?: true };
 type Limits = { values: number; scopes: number };

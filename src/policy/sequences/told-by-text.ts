@@ -1,4 +1,4 @@
-// What events that are steps or sinks of sequences mean, where their text alone says it (between look.ts and the engine).
+// What events that are steps or sinks of sequences mean, where their text alone says it (between look.ts and judge()).
 // The events of an agent mostly call a few tools again and again. The first of a kind is judged by the engine; what it
 // came to is kept by all that the rules at hand had read of it, and is the answer for every other one that has the
 // same there, without its becoming values. Neighbours with one answer are one run (ingest/resolve-quotas.ts).
