@@ -41,6 +41,7 @@ export function allowedHostsOf(setting: string | undefined): ReadonlySet<string>
   const entries = (setting ?? '')
     .toLowerCase()
     .split(',')
+    .map((entry) => entry.trim())
     .filter((entry) => entry !== '');
   return new Set(entries.map((entry) => (isIP(entry) === 6 ? bare(new URL(`https://[${entry}]`).hostname) : entry)));
 }

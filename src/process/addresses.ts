@@ -1,6 +1,6 @@
 // Checks the settings that hold addresses, before anything starts: of stores and the mail server, with a password in
-// them (GATEHOUSE_REDIS_URL, …_CLICKHOUSE_URL, …_SMTP_URL), of the service itself (…_PUBLIC_URL), of pages and proxies
-// (…_CORS_ORIGINS, …_TRUSTED_PROXIES). The programs that use them read them late, each in its own way, and repeat them
+// them (GATEHOUSE_REDIS_URL, …_CLICKHOUSE_URL, …_SMTP_URL), of the service itself (…_PUBLIC_URL), of pages, proxies and
+// hosts of an intranet (…_CORS_ORIGINS, …_TRUSTED_PROXIES, …_EGRESS_ALLOWED_HOSTS). The programs that use them read them late, each in its own way, and repeat them
 // in their complaints. Used by config.ts. Answers what is wrong as the end of a sentence; never a value that may
 // hold a password, nor a part of it.
 // Invariant: what is found sound here can be taken apart by `new URL` and has a user name and a password that decode.
@@ -12,10 +12,10 @@ import { isSentinelAddress, sentinelAddressOf } from '../common/sentinel-address
 const ENCODE =
   'write / ? # @ : , % and blanks in a user name or password percent-encoded (/ is %2F, ? is %3F, # is %23, @ is %40, : is %3A, comma is %2C, % is %25)';
 
-export type AddressKind = 'redis' | 'clickhouse' | 'smtp' | 'public' | 'origins' | 'networks';
+export type AddressKind = 'redis' | 'clickhouse' | 'smtp' | 'public' | 'origins' | 'networks' | 'hosts';
 
 /** Those of which a setting may hold several, separated by commas. */
-const LISTS: ReadonlySet<AddressKind> = new Set<AddressKind>(['redis', 'origins', 'networks']);
+const LISTS: ReadonlySet<AddressKind> = new Set<AddressKind>(['redis', 'origins', 'networks', 'hosts']);
 
 /** undefined: sound. */
 export function complaintOf(kind: AddressKind, text: string): string | undefined {
@@ -51,6 +51,7 @@ export function secretsOf(text: string): string[] {
 function complaintOfOne(kind: AddressKind, text: string): string | undefined {
   if (kind === 'origins') return complaintOfOrigin(text);
   if (kind === 'networks') return complaintOfNetwork(text);
+  if (kind === 'hosts') return complaintOfHost(text);
   if (!URL.canParse(text)) return `cannot be read as an address; ${ENCODE}`;
   const url = new URL(text);
   if (url.hostname === '' || /^[a-z]+:\/{3}/.test(text)) return 'names no host';
@@ -101,4 +102,13 @@ function complaintOfNetwork(text: string): string | undefined {
   const most = version === 4 ? 32 : 128;
   if (bits === undefined || (/^[0-9]{1,3}$/.test(bits) && Number(bits) <= most)) return undefined;
   return `holds ${JSON.stringify(text)}, where a number from 0 to ${most} belongs behind the /`;
+}
+
+/** `host`, `host:port` or an IPv6 address. An empty place between commas is passed over. */
+function complaintOfHost(text: string): string | undefined {
+  const [host, port = '1', ...more] = text.split(':');
+  const isPort = /^[0-9]{1,5}$/.test(port) && Number(port) > 0 && Number(port) <= 65_535;
+  const isHost = /^[A-Za-z0-9._-]+$/.test(host!) && isPort && more.length === 0;
+  if (text === '' || isIP(text) === 6 || isHost) return undefined;
+  return `holds ${JSON.stringify(text)}, which is no host (hooks.corp, hooks.corp:9000 or an address, with commas between them)`;
 }

@@ -184,7 +184,7 @@ t.test('it ends on request', async (t) => {
 });
 
 t.test('the operator lets hosts through by their exact names', async (t) => {
-  const allowed = allowedHostsOf('Intranet,hooks.corp:9000,::1,0:0:0:0:0:0:0:2,10.0.0.1,');
+  const allowed = allowedHostsOf('Intranet, hooks.corp:9000 ,::1,0:0:0:0:0:0:0:2,10.0.0.1,');
   const passes = [
     'https://intranet:1/',
     'https://INTRANET/',

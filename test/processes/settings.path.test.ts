@@ -61,10 +61,11 @@ t.test('an address with a password that is not encoded is refused, and one that 
   t.equal(complaintOf('clickhouse', 'https://user:p@host:8443/behind/a/prefix'), undefined);
 });
 
-t.test('origins, proxies and the public address are checked whole', async (t) => {
+t.test('origins, proxies, hosts and the public address are checked whole', async (t) => {
   const sound = {
     GATEHOUSE_CORS_ORIGINS: ['*', 'https://app.example.com', 'http://localhost:5173, https://a.example'],
     GATEHOUSE_TRUSTED_PROXIES: ['10.0.0.1', '10.0.0.0/8, ::1, fd00::/8'],
+    GATEHOUSE_EGRESS_ALLOWED_HOSTS: ['hooks.corp', 'hooks.corp:9000, localhost,fd00::1,\n10.0.0.7:1,', ' '],
     GATEHOUSE_PUBLIC_URL: ['https://gatehouse.example.com', 'http://10.0.0.1:8080/gatehouse/'],
   };
   const unsound = {
@@ -77,6 +78,18 @@ t.test('origins, proxies and the public address are checked whole', async (t) =>
       ',',
     ],
     GATEHOUSE_TRUSTED_PROXIES: ['proxy.example', '10.0.0.0/33', '10.0.0.0/8/8', '::1/129', '10.0.0.1,', '10.0.0.0/'],
+    GATEHOUSE_EGRESS_ALLOWED_HOSTS: [
+      'a b',
+      'https://a',
+      'a/x',
+      'a:0',
+      'a:65536',
+      'a:x',
+      '*.corp',
+      'a;b',
+      '[::1]',
+      ':9',
+    ],
     GATEHOUSE_PUBLIC_URL: [
       'gatehouse.example',
       'https://',
@@ -88,6 +101,9 @@ t.test('origins, proxies and the public address are checked whole', async (t) =>
   for (const [env, values] of Object.entries(sound)) {
     for (const value of values) t.doesNotThrow(() => readConfig({ [env]: value }), `${env}=${value}`);
   }
+  t.throws(() => readConfig({ GATEHOUSE_EGRESS_ALLOWED_HOSTS: 'one.corp two.corp' }), {
+    message: /holds "one\.corp two\.corp", which is no host .*with commas between them/,
+  });
   for (const [env, values] of Object.entries(unsound)) {
     for (const value of values)
       t.throws(
