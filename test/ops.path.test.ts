@@ -153,6 +153,11 @@ const latency = (le: string): Series => [
   [`gatehouse_request_seconds_bucket{${SUBMIT},le="5"}`, counter(60)],
   [`gatehouse_request_seconds_bucket{${SUBMIT},le="+Inf"}`, counter(60)],
 ];
+const hooks = (unjudged: number): Series => [
+  ['gatehouse_requests_total{route="POST /v1/hooks/inference/{connection}",status="200"}', counter(60)],
+  ['gatehouse_unjudged_hooks_total{reason="unavailable"}', counter(unjudged)],
+  ['gatehouse_unjudged_hooks_total{reason="unsigned"}', counter(60)],
+];
 const forDays = (value: number) => `${value}x6000`;
 /** When it is tried that an alert fires, and that it rests: promtool's clock begins at 0, as for a new service. */
 const TRIED_AT: Record<string, [fires: string, rests: string]> = {
@@ -213,6 +218,7 @@ const ON: Record<string, [fires: Series, rests: Series]> = {
   GatehouseSignInsFail: both(`gatehouse_requests_total{${SUBMIT},status="401"}`, counter(60), counter(20)),
   GatehouseSlow: [latency('5'), latency('0.001')],
   GatehouseCheckDown: both('gatehouse_check_breakers_open', constant(1), constant(0)),
+  GatehouseHooksUnjudged: [hooks(6), hooks(1)],
   GatehouseOverloaded: both('gatehouse_overloaded', constant(1), constant(0)),
   GatehouseEventLoopDelay: both('gatehouse_event_loop_delay_p99_seconds', constant(0.4), constant(0.02)),
   GatehouseDiskNearlyFull: [

@@ -12,7 +12,8 @@ type TextSpan = { start: number; end: number };
 /** `from`: where its key begins. */
 export type Member = TextSpan & { key: string; from: number };
 
-const BLANK = /[ \t\r\n]/;
+/** Of what stands between values. */
+const isBlank = (unit: number): boolean => unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09;
 
 /** For values of our own. */
 export const jsonOf = (value: unknown): string => JSON.stringify(value);
@@ -159,7 +160,7 @@ const SCALAR_BEHIND =
 
 function skipBlank(text: string, start: number): number {
   let i = start;
-  while (i < text.length && BLANK.test(text[i]!)) i++;
+  while (i < text.length && isBlank(text.charCodeAt(i))) i++;
   return i;
 }
 
@@ -173,7 +174,7 @@ function valueEnd(text: string, start: number): number {
     else if (sign === '}' || sign === ']') {
       if (depth === 0) return i;
       if (--depth === 0) return i + 1;
-    } else if (depth === 0 && (sign === ',' || sign === ':' || BLANK.test(sign))) return i;
+    } else if (depth === 0 && (sign === ',' || sign === ':' || isBlank(text.charCodeAt(i)))) return i;
   }
   return text.length;
 }

@@ -1,7 +1,7 @@
 // An object as the text of JSON that came: its members are handed on as they were written (on the way from hooks,
 // queries and answers to events and back).
 // Before it: the text is JSON in which no object has a key twice. Invariant: what `raw` gives is a part of that text.
-import { jsonOf, type Member, membersOf, stringAt, textAt } from './json-text.ts';
+import { jsonOf, type Member, membersOf, objectOf, stringAt, textAt } from './json-text.ts';
 
 /** Texts of JSON by the names of members; undefined: there is no such member. */
 export type Texts = Readonly<Record<string, string | undefined>>;
@@ -23,7 +23,7 @@ export class ObjectText {
 
   /** Names of what is given: `null` is not. */
   get keys(): string[] {
-    return [...this.#members.keys()].filter((key) => this.has(key));
+    return [...this.#members.values()].filter((member) => !this.#isNull(member)).map(({ key }) => key);
   }
 
   has(key: string): boolean {
@@ -33,8 +33,13 @@ export class ObjectText {
   /** The value as it was written; undefined: it is missing, or null. */
   raw(key: string): string | undefined {
     const at = this.#members.get(key);
-    const text = at === undefined ? 'null' : textAt(this.text, at);
-    return text === 'null' ? undefined : text;
+    return at === undefined || this.#isNull(at) ? undefined : textAt(this.text, at);
+  }
+
+  /** An object of all members but these, as they were written; undefined: there are no others. */
+  without(keys: readonly string[]): string | undefined {
+    const others = [...this.#members.values()].filter((one) => !keys.includes(one.key) && !this.#isNull(one));
+    return others.length === 0 ? undefined : objectOf(this.text, others);
   }
 
   /** undefined: it is missing, or no string. */
@@ -44,6 +49,10 @@ export class ObjectText {
 
   object(key: string): ObjectText | undefined {
     return ObjectText.of(this.raw(key));
+  }
+
+  #isNull({ start, end }: Member): boolean {
+    return end - start === 4 && this.text.startsWith('null', start);
   }
 }
 

@@ -9,7 +9,7 @@
 import { createHash } from 'node:crypto';
 import type { EventType } from '../../schemas/closed-sets.ts';
 import { itemsOf, jsonOf, textAt } from '../common/json-text.ts';
-import { ObjectText, objectOfPairs, objectOfTexts, type Texts } from '../common/object-text.ts';
+import { ObjectText, objectOfTexts, type Texts } from '../common/object-text.ts';
 import { NotUnderstood } from './hook-form.ts';
 
 /** The texts of an event: `said` is what counts for the message's hash, `beside` what else came with it. */
@@ -186,7 +186,7 @@ function saidIn(text: string, reading: Reading): Said[] {
     blocks === undefined
       ? [content.startsWith('"') ? textOf(content, role, {}) : asItCame(content, 'message')]
       : blocks.flatMap((block) => anyBlock(textAt(content, block), role, reading));
-  const beside = othersOf(message, ['role', 'content', 'type']);
+  const beside = message.without(['role', 'content', 'type']);
   const [first, ...rest] = said;
   if (first === undefined || beside === undefined) return said;
   return [{ ...first, beside: { ...first.beside, message: beside } }, ...rest];
@@ -202,14 +202,14 @@ function blockOf(block: ObjectText, role: string, reading: Reading): Said[] {
   switch (block.string('type')) {
     case 'text':
       if (block.string('text') === undefined) return [asItCame(block.text, 'inference_block')];
-      return [textOf(block.raw('text')!, role, { block: othersOf(block, ['type', 'text', 'role']) })];
+      return [textOf(block.raw('text')!, role, { block: block.without(['type', 'text', 'role']) })];
     case 'tool_use':
       return [callOf(block, reading)];
     case 'tool_result':
       return resultsOf(block, reading);
     case 'attachment': {
       const text = ['text', 'content', 'extracted_text'].find((key) => block.string(key) !== undefined);
-      const rest = othersOf(block, ['type', 'role', text ?? '']);
+      const rest = block.without(['type', 'role', text ?? '']);
       const said = { kind: '"attachment"', text: text === undefined ? undefined : block.raw(text), attachment: rest };
       return [{ type: 'custom', said, beside: {} }];
     }
@@ -228,7 +228,7 @@ function resultsOf(block: ObjectText, reading: Reading): Said[] {
     call_id: block.raw('tool_use_id') ?? block.raw('id'),
     is_error: block.raw('is_error'),
   };
-  const beside = othersOf(block, ['type', 'role', 'tool_name', 'tool_use_id', 'id', 'is_error', content ?? '']);
+  const beside = block.without(['type', 'role', 'tool_name', 'tool_use_id', 'id', 'is_error', content ?? '']);
   const text = content === undefined ? undefined : block.raw(content)!;
   const items = text === undefined ? undefined : itemsOf(text);
   keepFew(items?.length ?? 1, reading);
@@ -243,7 +243,7 @@ function resultsOf(block: ObjectText, reading: Reading): Said[] {
 function partOf(text: string): string {
   const block = ObjectText.of(text);
   const isText = block?.string('type') === 'text' && block.string('text') !== undefined;
-  return isText && othersOf(block, ['type', 'text']) === undefined ? block.raw('text')! : text;
+  return isText && block.without(['type', 'text']) === undefined ? block.raw('text')! : text;
 }
 
 function callOf(block: ObjectText, { tools }: Pick<Reading, 'tools'>): Said {
@@ -260,7 +260,7 @@ function callOf(block: ObjectText, { tools }: Pick<Reading, 'tools'>): Said {
   return {
     type: 'tool_call',
     said,
-    beside: { block: othersOf(block, ['type', 'role', 'id', name, input ?? '']) },
+    beside: { block: block.without(['type', 'role', 'id', name, input ?? '']) },
   };
 }
 
@@ -277,19 +277,18 @@ function asItCame(text: string, kind: string): Said {
 
 /** Calls that stand beside the messages, and members that a later version has: one message, the last. */
 function otherwiseSaid(hook: ObjectText, { left }: Reading): Said[][] {
-  const others = hook.keys.filter((key) => !READ.includes(key));
   const reading: Reading = { tools: new Map(), left };
-  const calls = others.filter((key) => CALLS.test(key)).flatMap((key) => callsIn(hook.raw(key)!, reading));
-  const rest = others.filter((key) => !CALLS.test(key));
+  const callKeys = hook.keys.filter((key) => CALLS.test(key));
+  const calls = callKeys.flatMap((key) => callsIn(hook.raw(key)!, reading));
+  const request = hook.without([...READ, ...callKeys]);
   const isSilent = !hook.has('messages') && calls.length === 0;
-  if (rest.length === 0 && isSilent) throw new NotUnderstood('it has no messages');
-  const request = objectOfPairs(rest.map((key) => [key, hook.raw(key)!]));
+  if (request === undefined && isSilent) throw new NotUnderstood('it has no messages');
   const said: Said = {
     type: 'custom',
     said: { kind: '"inference_request"', hook: hook.raw('type'), request },
     beside: {},
   };
-  const all = rest.length === 0 ? calls : [...calls, said];
+  const all = request === undefined ? calls : [...calls, said];
   return all.length === 0 ? [] : [all];
 }
 
@@ -301,11 +300,6 @@ function callsIn(text: string, reading: Reading): Said[] {
     if (call === undefined) throw new NotUnderstood('the call of a tool must be an object');
     return callOf(call, reading);
   });
-}
-
-function othersOf(object: ObjectText, read: readonly string[]): string | undefined {
-  const keys = object.keys.filter((key) => !read.includes(key));
-  return keys.length === 0 ? undefined : objectOfPairs(keys.map((key) => [key, object.raw(key)!]));
 }
 
 function hashed(messages: readonly Said[][], seed: string): InferenceMessage[] {

@@ -23,12 +23,22 @@ export type ReadConversation = Omit<InferenceRequest, 'messages' | 'context'> & 
 /** Handed over at once: a few milliseconds of copying. */
 const PART_CHARACTERS = 512 * 1024;
 const PART_MESSAGES = 100;
+/**
+ * Of a conversation, whose bounds need a third of it. A key of its own costs 100 times what the byte of a text does, so
+ * 10 MB of them would hold for seconds the thread that all accounts share.
+ */
+const KEYS_MAX = 100_000;
 
 const validator = Compile(InferenceHook);
 
-/** The body as it came. Throws ServiceError malformed_json, validation_failed. */
-export function bodyOf(body: Buffer, schema: Type.TSchema, valid: Validator): ObjectText {
-  const { value, text } = parseMarked(body, 'one');
+/** The body as it came. `keysMax`: in all its objects. Throws ServiceError malformed_json, validation_failed. */
+export function bodyOf(
+  body: Buffer,
+  schema: Type.TSchema,
+  valid: Validator,
+  bounds: { keysMax?: number } = {},
+): ObjectText {
+  const { value, text } = parseMarked(body, 'one', bounds);
   if (!valid.Check(value)) dropOptionalNulls(schema, value);
   if (!valid.Check(value)) throw validationFailed('The question does not fit its schema.', errorDetails(valid, value));
   return ObjectText.of(text)!;
@@ -37,7 +47,10 @@ export function bodyOf(body: Buffer, schema: Type.TSchema, valid: Validator): Ob
 /** `seed`: what the hashes of messages begin with. `bytesMax`: of an event. Throws ServiceError. */
 export function readConversation(body: Buffer, seed: string, bytesMax: number): ReadConversation {
   try {
-    const { messages, context, ...head } = readInference(bodyOf(body, InferenceHook, validator), seed);
+    const { messages, context, ...head } = readInference(
+      bodyOf(body, InferenceHook, validator, { keysMax: KEYS_MAX }),
+      seed,
+    );
     return { ...head, messages: messages.map((message) => readMessage(message, context, bytesMax)) };
   } catch (error) {
     throw error instanceof NotUnderstood ? new ServiceError('validation_failed', `${error.message}.`) : error;

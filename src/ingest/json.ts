@@ -5,7 +5,7 @@
 // Ambiguous text is refused: invalid UTF-8, depth over JSON_DEPTH_MAX, a key twice in one object. A key
 // that stands twice makes the parsed value hold fewer keys than the text, which is how it is found, at the cost of a
 // count. Every failure is ServiceError `malformed_json`, with the place, which a second pass finds; nothing here can
-// throw anything else for any input.
+// throw anything else for any input, but for a body of more keys than its reader takes, which is not parsed.
 import { isUtf8 } from 'node:buffer';
 import type { Json } from '../../schemas/common.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -31,18 +31,26 @@ type ParsedJson = { value: Json; text: string };
 export type MarkedJson = ParsedJson & { payloads: ([start: number, end: number] | undefined)[] };
 
 type Parse = (text: string) => Json;
+/** `keysMax`: in all objects together. */
+type Parsing = { parse?: Parse | undefined; keysMax?: number };
 
 /** Parses any JSON body. */
 export function parseJson(bytes: Buffer, parse?: Parse): Json {
-  return parseMarked(bytes, 'one', parse).value;
+  return parseMarked(bytes, 'one', { parse }).value;
 }
 
 /** Parses a body of events and marks their payloads. */
-export function parseMarked(bytes: Buffer, shape: Shape, parse: Parse = JSON.parse): MarkedJson {
+export function parseMarked(
+  bytes: Buffer,
+  shape: Shape,
+  { parse = JSON.parse, keysMax = Number.POSITIVE_INFINITY }: Parsing = {},
+): MarkedJson {
   if (!isUtf8(bytes)) throw malformed(bytes, shape);
   const text = bytes.toString('utf8');
   const scan = new Scan(text, shape);
   if (!scan.run()) throw malformed(bytes, shape);
+  if (scan.keys > keysMax)
+    throw new ServiceError('validation_failed', `The body has more than ${keysMax} keys.`, { recorded: false });
   let value: Json;
   try {
     value = parse(text);

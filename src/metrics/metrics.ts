@@ -47,6 +47,8 @@ const POLL_BUCKETS = [0.05, 0.25, 1, 2.5, 5, 10, 20, 30, 45, 60, 75];
 const FINDABLE_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 300, 1800, 7200, 43_200];
 
 const RESULTS = ['delivered', 'retry', 'failed', 'cancelled'] as const;
+const UNJUDGED_HOOKS = ['unsigned', 'limited', 'invalid', 'unavailable'] as const;
+export type UnjudgedHook = (typeof UNJUDGED_HOOKS)[number];
 const TABLES = [
   ...EXPIRING_TABLES,
   'audit_log',
@@ -87,6 +89,7 @@ export const METRICS = {
   gatehouse_check_watch_dropped_total: { kind: 'counter', of: 'front', labels: [], help: 'Questions after the reply (mode watch) for which there was no room' },
   gatehouse_check_seconds: { kind: 'histogram', of: 'front', labels: ['check'], known: { check: ['other'] }, help: 'From a question to its answer, or to the end of its time' },
   gatehouse_check_breakers_open: { kind: 'gauge', of: 'front', labels: [], help: 'Checks that failed again and again and are not asked at the moment: each answers overload at once' },
+  gatehouse_unjudged_hooks_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: [...UNJUDGED_HOOKS] }, help: 'Inference hooks that got the word of their connection, since they could not be judged: unsigned (no signature of a secret of it), limited (429 elsewhere), invalid (any other 4xx), unavailable (5xx, or too late)' },
   gatehouse_shadow_verdicts_total: { kind: 'counter', of: 'front', labels: ['would'], known: { would: [...SHADOW_VERDICTS] }, help: 'What shadows would have made of accepted events, where there was something to say, by shadow and event' },
   gatehouse_shadow_skips_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: [...SHADOW_SKIPS] }, help: 'Shadows that were not judged on an accepted event: over the work that they may do, counters that did not answer, an error. The event was judged by the policies in force all the same' },
   gatehouse_rejected_events_total: { kind: 'counter', of: 'front', labels: ['code'], known: { code: Object.keys(ERRORS) }, help: 'Requests of submissions refused whole, by error code' },

@@ -168,6 +168,26 @@ t.test('policies judge prompts, calls, results and who speaks; a description is 
   t.equal((await api.get('/v1/agents?name=ada@example.com')).json.total, 1);
 });
 
+t.test('a call that comes twice with its signature is one: the same record, and the same verdict', async (t) => {
+  const { sender } = await connect();
+  for (const [session, said, verdict] of [
+    ['s-twice', 'hello', allow],
+    ['s-twice-blocked', 'launch code', deny(/no launch/)],
+  ] as const) {
+    // As it came: id, time and signature, by whoever saw it, or by a sender that had no answer.
+    const signed = sender.signed(promptOf(session, [text(said)]));
+    const answers = [
+      await sender.sendSigned(signed),
+      ...(await Promise.all([1, 2].map(() => sender.sendSigned(signed)))),
+    ];
+    for (const answer of answers) t.match(answer, verdict);
+    t.equal(new Set(answers.map((one) => JSON.stringify(one.verdict))).size, 1, 'and of the same record');
+    t.equal((await trace(session)).event_count, 1);
+    const moved = { ...signed, headers: { ...signed.headers, 'webhook-id': 'msg_other' } };
+    t.match(await sender.sendSigned(moved), deny(/not signed/), 'the id is signed with it');
+  }
+});
+
 t.test('what is stopped is judged again when it comes again, and recorded once for one request', async (t) => {
   const hook = promptOf('s-again', [text('hello'), text('launch code')]);
   const [one, same] = [await first.sender.send(hook), await first.sender.send(hook)];
@@ -216,6 +236,24 @@ t.test('of a conversation of 200 turns each message is stored once, also where t
   t.equal((await trace('s-long')).event_count, 400, 'of an edited one what differs');
 });
 
+t.test('with an agent all that its connection recorded is erased, and the connection goes on', async (t) => {
+  const { sender } = await connect({ agents_by: 'actor' });
+  const actor = { type: 'user', id: 'u-9', email_address: 'leaver@example.com' };
+  const ask = (session: string, said: string) => sender.send(promptOf(session, [text(said)], { actor }));
+  t.match(await ask('s-leaver', 'hello'), allow);
+  t.match(await ask('s-leaver-2', 'launch code'), deny(/no launch/));
+  const [agent] = (await api.get('/v1/agents?name=leaver@example.com')).json.items;
+  const found = async () => (await api.get('/v1/events?q=leaver&limit=10')).json.total as number;
+  t.equal(await api.until(found, (total) => total === 2), 2);
+  t.equal((await api.delete(`/v1/agents/${agent.id}`)).status, 204);
+  t.equal(await api.until(found, (total) => total === 0), 0);
+  for (const session of ['s-leaver', 's-leaver-2']) t.equal((await api.get(`/v1/traces/${session}`)).status, 404);
+  t.equal((await api.get(`/v1/agents/${agent.id}`)).status, 404);
+  t.match(await ask('s-leaver-3', 'hello again'), allow, 'who comes again is another agent');
+  const [again] = (await api.get('/v1/agents?name=leaver@example.com')).json.items;
+  t.not(again.id, agent.id);
+});
+
 t.test('an agent that is switched off is denied, also where nothing is new', async (t) => {
   const { id: agent_id } = (await api.post('/v1/agents', { name: 'stopped' })).json;
   const { sender } = await connect({ agent_id });
@@ -258,10 +296,12 @@ t.test('a request that would be millions of events is refused, and stops no one 
       { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c-1', content: new Array(count).fill('') }] },
     ]);
   const odd = new Array(1_000).fill(0);
+  const keys = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, i]));
   for (const [body, why] of [
     [withParts(100_000), /more than 1000 blocks and parts/],
     [promptOf('s-many', new Array(200).fill({ content: odd })), /more than 10000 blocks and parts together/],
     [promptOf('s-model', new Array(4_900).fill(text('x')), { model: 'm'.repeat(1e5) }), /together larger than 16384/],
+    [promptOf('s-keys', [text('x')], { metadata: keys }), /more than 100000 keys/],
     // Of 10 MB reading alone takes more than a second.
     [withParts(3e6), /could not be judged/],
   ] as const) {
@@ -293,6 +333,22 @@ t.test('what is not understood is recorded, and answered by the word; one that w
   t.match(await watching.sender.send(promptOf('s-watch', [text('launch code'), text('pay')])), allow);
   t.match(await watching.sender.send('{'), allow);
   t.match((await trace('s-watch')).outcomes, { blocked: 1, pending: 1 }, 'and it is recorded what policies say');
+});
+
+t.test('what was not judged is counted by its reason', async (t) => {
+  const { sender } = await connect();
+  await sender.send('{');
+  await sender.send(promptOf('s-counted', [text('hello')]), { secret: null });
+  const counts = async () => {
+    const all = (await (await fetch(`${service.url}/metrics`)).text()).matchAll(
+      /^gatehouse_unjudged_hooks_total\{.*reason="(\w+)".*\} (\d+)$/gm,
+    );
+    const sums: Record<string, number> = {};
+    for (const [, reason, count] of all) sums[reason!] = (sums[reason!] ?? 0) + Number(count);
+    return sums;
+  };
+  const sums = await api.until(counts, ({ invalid = 0, unsigned = 0 }) => invalid > 0 && unsigned > 0);
+  t.ok(sums['invalid']! > 0 && sums['unsigned']! > 0 && 'unavailable' in sums, JSON.stringify(sums));
 });
 
 t.test('over the request limit the word is answered', async (t) => {

@@ -74,6 +74,8 @@ export class Api {
   async describe(): Promise<Document> {
     const { json } = await this.#send('GET', '/v1/openapi.json', { key: null });
     this.#know(json as Document);
+    // That took seconds where the machine is shared: connections that were closed meanwhile are noticed first.
+    await pause(1);
     return json as Document;
   }
 

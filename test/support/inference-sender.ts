@@ -9,6 +9,8 @@ type Verdict = { action: 'allow' | 'deny'; deny_reason?: string; reference_id?: 
 type HookAnswer = { status: number; verdict: Verdict; ms: number };
 /** `secret` null: unsigned. `at`: of the signature. `signature`: in place of the right one. */
 type Sending = { secret?: string | null; at?: Date; signature?: string; headers?: Record<string, string> };
+/** A request as it is sent. */
+type Signed = { text: string; headers: Record<string, string> };
 
 export const text = (said: string, role = 'user') => ({ role, content: [{ type: 'text', text: said }] });
 
@@ -33,23 +35,27 @@ export class InferenceSender {
     this.#secret = secret;
   }
 
-  async send(
-    body: object | string,
-    { secret = this.#secret, at = new Date(), ...more }: Sending = {},
-  ): Promise<HookAnswer> {
-    const sent = typeof body === 'string' ? body : JSON.stringify(body);
+  send(body: object | string, sending: Sending = {}): Promise<HookAnswer> {
+    return this.sendSigned(this.signed(body, sending));
+  }
+
+  signed(body: object | string, { secret = this.#secret, at = new Date(), ...more }: Sending = {}): Signed {
+    const text = typeof body === 'string' ? body : JSON.stringify(body);
     const id = `msg_${randomUUID()}`;
-    const signed =
+    const signature =
       secret === null
         ? {}
         : {
             'webhook-id': id,
             'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
-            'webhook-signature': more.signature ?? new Webhook(secret).sign(id, at, sent),
+            'webhook-signature': more.signature ?? new Webhook(secret).sign(id, at, text),
           };
+    return { text, headers: { 'content-type': 'application/json', ...signature, ...more.headers } };
+  }
+
+  async sendSigned({ text, headers }: Signed): Promise<HookAnswer> {
     const began = performance.now();
-    const headers = { 'content-type': 'application/json', ...signed, ...more.headers };
-    const { status, answer } = await post(this.#url, headers, sent);
+    const { status, answer } = await post(this.#url, headers, text);
     return { status, verdict: JSON.parse(answer) as Verdict, ms: performance.now() - began };
   }
 }

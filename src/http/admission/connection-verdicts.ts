@@ -7,6 +7,7 @@
 import type { ConnectionRecord } from '../../../schemas/connection.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { inferenceAnswer } from '../../hooks/inference-hook.ts';
+import type { UnjudgedHook } from '../../metrics/metrics.ts';
 import type { CachedConnection, RegistryCache } from '../../registry/cache.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -20,9 +21,11 @@ type Word = Pick<ConnectionRecord, 'on_failure' | 'mode' | 'timeout_ms'>;
 export class ConnectionVerdicts {
   readonly #cache: Pick<RegistryCache, 'connection'>;
   readonly #known = new Map<string, Word>();
+  readonly #onUnjudged: (reason: UnjudgedHook) => void;
 
-  constructor(cache: Pick<RegistryCache, 'connection'>) {
+  constructor(cache: Pick<RegistryCache, 'connection'>, onUnjudged: (reason: UnjudgedHook) => void) {
     this.#cache = cache;
+    this.#onUnjudged = onUnjudged;
   }
 
   /** From here on every error of this exchange is the connection's word. */
@@ -57,10 +60,17 @@ export class ConnectionVerdicts {
   }
 
   #answer(id: string, error: ServiceError, reference: string): string {
+    this.#onUnjudged(reasonOf(error));
     const word = this.#known.get(id);
     const isAllowed = word !== undefined && (word.mode === 'watch' || word.on_failure === 'allow');
     return inferenceAnswer({ isAllowed, reason: `This could not be judged: ${error.message}`, reference });
   }
+}
+
+function reasonOf({ code, status }: ServiceError): UnjudgedHook {
+  if (code === 'invalid_token') return 'unsigned';
+  if (status === 429) return 'limited';
+  return status < 500 ? 'invalid' : 'unavailable';
 }
 
 /** The same for a connection that is not there and for a signature that is wrong. */
