@@ -433,6 +433,29 @@ t.test(
   },
 );
 
+t.test('with an agent all is erased that checks said about it', async (t) => {
+  const leaver = (await api.post('/v1/agents', { name: 'leaver' })).json.id as string;
+  await check('of leavers', 'own');
+  const ids = [
+    await policy({ type: 'prompt', check: 'of leavers', fields: ['payload.text'], ...SAID }),
+    await policy({ type: 'prompt', check: 'of leavers', mode: 'watch', fields: ['payload.more'], ...SAID }),
+  ];
+  const payload = { text: 'good', more: 'evil' };
+  await api.post(`/v1/agents/${leaver}/events`, { type: 'prompt', payload, trace_id: 'of the leaver' });
+  const found = async () => (await api.get('/v1/events?trace_id=of%20the%20leaver')).json;
+  const { items } = await api.until(found, ({ total }) => total === 2);
+  t.match(items, [
+    { payload: { kind: 'check_verdict', match: true } },
+    { policy_result: { checks: [{ match: false }] } },
+  ]);
+  t.equal((await api.delete(`/v1/agents/${leaver}`)).status, 204);
+  t.match(await api.until(found, ({ total }) => total === 0), { total: 0, items: [] });
+  t.equal((await api.get('/v1/traces/of%20the%20leaver')).status, 404);
+  const { json } = await api.get('/v1/checks?q=of%20leavers&activity=true');
+  t.notMatch(JSON.stringify(json), leaver, 'what is kept of its calls names no one');
+  for (const id of ids) await api.delete(`/v1/policies/${id}`);
+});
+
 t.test('people are told of a check that fails', async (t) => {
   await check('dead', 'failing');
   const id = await policy({ check: 'dead', ...SAID });

@@ -115,6 +115,42 @@ t.test('two hundred policies fit, a megabyte is too much', async (t) => {
   t.equal((await post(api, large)).status, 413);
 });
 
+t.test('a policy in a file names its check', async (t) => {
+  const { api, key } = await newAccount('checks in files');
+  const run = (...args: string[]) =>
+    runCli(['policies', ...args, '--owner', 'team'], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: key });
+  const file = path.join(folder, 'checked.yaml');
+  writeFileSync(
+    file,
+    `name: injection in what was fetched
+type: external_check
+actions: [block]
+conditions: {type: completion, check: guard, fields: [payload.text], when: {score: {gte: 0.8}},
+  on_timeout: match, on_error: pending, on_overload: skip}
+`,
+  );
+  t.match(await run('apply', file), { code: 1, stderr: /checked\.yaml:.*\/conditions\/check.*no such check/ });
+  t.same(await listed(api), [], 'nothing is half applied');
+  const url = 'https://judge.example.com/';
+  const { id } = (await api.post('/v1/checks', { name: 'guard', speaks: 'gatehouse', url })).json;
+  t.match(await run('apply', file), { code: 0, stdout: /; applied\n$/ });
+  t.match((await api.get('/v1/policies')).json.items, [{ type: 'external_check', conditions: { check: 'guard' } }]);
+  t.match(await run('plan', file), { code: 0, stdout: /1 unchanged; plan/ });
+  const [{ id: policy }] = (await api.get('/v1/policies')).json.items;
+  const kept = await api.get(`/v1/policies/${policy}/revisions/1`);
+  t.match(kept.json, { policy: { conditions: { check: 'guard', on_error: 'pending' } } }, 'its revision has the name');
+  t.equal((await api.delete(`/v1/checks/${id}`)).status, 409);
+  await api.post('/v1/checks', { name: 'other', speaks: 'gatehouse', url });
+  const conditions = { check: 'other', on_timeout: 'match', on_error: 'match', on_overload: 'match' };
+  t.equal((await api.patch(`/v1/policies/${policy}`, { conditions })).status, 200);
+  t.equal((await api.delete(`/v1/checks/${id}`)).status, 204);
+  t.match(
+    await api.post(`/v1/policies/${policy}/revisions/1/restore`, undefined),
+    { status: 400, json: { error: { details: [{ path: '/conditions/check' }] } } },
+    'a revision that names a check which is gone does not come back',
+  );
+});
+
 t.test('the command line: pull, plan, apply, and their exit statuses', async (t) => {
   const { api, key } = await newAccount('command line');
   const run = (...args: string[]) => {
