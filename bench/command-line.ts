@@ -92,8 +92,10 @@ export const LINES = {
   overload: { about: 'twice the maximum: goodput, refusals, memory', options: { seconds: 60, keep: 'no' } },
   neighbour: {
     about: 'what one account notices of the worst that another can do',
-    options: { seconds: 8, keep: 'no' },
+    options: { seconds: 8, turns: 1, keep: 'no' },
+    operands: 'a part of what it does',
   },
+  hooks: { about: 'how long an inference hook of 64 KB and of 10 MB waits', options: { tries: 200, keep: 'no' } },
   checks: { about: 'how long an event waits for a check that fails', options: { tries: 90, keep: 'no' } },
   spans: { about: 'spans by OTLP: how fast, and what others notice', options: { seconds: 8, keep: 'no' } },
   backtest: {

@@ -270,7 +270,7 @@ function outside(): Attack[] {
   return [
     { name: '1,000 events a second', ...small },
     {
-      name: 'the same, of which a dead check is asked',
+      name: '1,000 events a second, of which a dead check is asked',
       ...small,
       prepares: makeDeadCheck,
       policies: [ASKS_DEAD_CHECK],

@@ -46,17 +46,28 @@ export async function makeConnection(client: HttpClient): Promise<string> {
   return `${id} ${secret}`;
 }
 
-let messages: string | undefined;
-
 /** A conversation of 10 MB that is all new. */
-export function largeHook(turn: number, connection: string) {
+export const largeHook = (turn: number, connection: string) =>
+  hookOf(turn, connection, textsOf(HOOK_MESSAGES, MESSAGE_BYTES));
+
+const made = new Map<string, string>();
+
+/** So many messages of so many bytes, as text: made once. */
+export function textsOf(messages: number, bytes: number): string {
+  const name = `${messages} ${bytes}`;
+  const known = made.get(name);
+  if (known !== undefined) return known;
+  const all = Array.from({ length: messages }, (_, i) => ({
+    ...{ role: i % 2 === 0 ? 'user' : 'assistant' },
+    content: [{ type: 'text', text: `${i} `.padEnd(bytes, 'lorem ipsum ') }],
+  }));
+  made.set(name, JSON.stringify(all));
+  return made.get(name)!;
+}
+
+/** Of a conversation of its own, so that all of it is new. */
+export function hookOf(turn: number, connection: string, messages: string) {
   const [id, secret] = connection.split(' ') as [string, string];
-  messages ??= JSON.stringify(
-    Array.from({ length: HOOK_MESSAGES }, (_, i) => ({
-      ...{ role: i % 2 === 0 ? 'user' : 'assistant' },
-      content: [{ type: 'text', text: `${i} `.padEnd(MESSAGE_BYTES, 'lorem ipsum ') }],
-    })),
-  );
   const head = { type: 'prompt', request_id: `r-${turn}`, session_id: `s-${turn}`, source: { application: 'bench' } };
   const body = `${JSON.stringify(head).slice(0, -1)},"messages":${messages}}`;
   const [message, at] = [`msg_${turn}`, new Date()];
