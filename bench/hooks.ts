@@ -1,4 +1,5 @@
-// Question: how long does a product wait for the verdict on an inference hook, of the size of a turn and of the largest?
+// Question: how long does a product wait for the verdict on an inference hook, of the size of a turn and of the
+// largest?
 // Method: one hook at a time, each of a conversation that is all new, of an account with five policies: 64 KB (one
 // message), and 10 MB (ten). Latency is the caller's, the body's way over loopback and its signature's check included.
 // Promise: p99 at most 50 and 500 ms, and every one is allowed.

@@ -42,8 +42,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     followers: async () => (await import('./followers.ts')).followers(speed('followers')),
     overload: async () => (await import('./overload.ts')).overload({ seconds: of('overload', 'seconds') }),
     checks: async () => (await import('./checks.ts')).checks({ tries: of('checks', 'tries') }),
-    neighbour: async () =>
-      (await import('./neighbour.ts')).neighbour({ ...speed('neighbour'), part: operands[0] ?? '' }),
+    neighbour: async () => (await import('./neighbour.ts')).neighbour({ ...speed('neighbour'), part: operands[0] }),
     hooks: async () => (await import('./hooks.ts')).hooks({ tries: of('hooks', 'tries') }),
     spans: async () => (await import('./spans.ts')).spans({ seconds: of('spans', 'seconds') }),
     backtest: async () =>

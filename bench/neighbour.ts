@@ -28,9 +28,9 @@ const VICTIM_RATE = 200;
 const VICTIM_CONNECTIONS = 16;
 const WARM_SECONDS = 1;
 
-type Options = { seconds: number; turns: number; part: string };
+type Options = { seconds: number; turns: number; part?: string | undefined };
 
-export async function neighbour({ seconds, turns, part }: Options): Promise<boolean> {
+export async function neighbour({ seconds, turns, part = '' }: Options): Promise<boolean> {
   const machine = beginLine('neighbour');
   const judges = await startBadJudges();
   const service = await startBenchService({ GATEHOUSE_FRONTS: '1', ...judges.env });

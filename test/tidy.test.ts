@@ -70,8 +70,8 @@ const HEADER_LINES_MAX = 12;
  * commit why nothing could go instead.
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
-  bench: 9_090,
-  clickhouse: 6_360,
+  bench: 9_160,
+  clickhouse: 6_370,
   clients: 1_200,
   dashboard: 18_045,
   pipelines: 9_850,
@@ -82,7 +82,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/chdb-server': 1_500,
   'src/checks': 630,
   'src/commands': 2_215,
-  'src/common': 4_610,
+  'src/common': 4_620,
   'src/composition': 1_840,
   'src/egress': 740,
   'src/embedded': 2_300,
@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_090,
   'src/stores': 700,
   'src/streams': 2_760,
-  test: 78_350,
+  test: 78_420,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

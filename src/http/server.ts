@@ -139,9 +139,7 @@ export class Server {
       inflater: new BodyInflater(budget, options.buffers),
       limits: options.config,
       publicUrl,
-      verdicts: new ConnectionVerdicts(options.cache, (reason) =>
-        metrics.inc('gatehouse_unjudged_hooks_total', { reason }),
-      ),
+      verdicts: new ConnectionVerdicts(options.cache, metrics),
       cors,
       callers,
       ...{ signIns: new AddressLimit(), operators: new Operators(options.config.operatorKeys) },

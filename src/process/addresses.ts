@@ -1,8 +1,8 @@
 // Checks the settings that hold addresses, before anything starts: of stores and the mail server, with a password in
 // them (GATEHOUSE_REDIS_URL, …_CLICKHOUSE_URL, …_SMTP_URL), of the service itself (…_PUBLIC_URL), of pages, proxies and
-// hosts of an intranet (…_CORS_ORIGINS, …_TRUSTED_PROXIES, …_EGRESS_ALLOWED_HOSTS). The programs that use them read them late, each in its own way, and repeat them
-// in their complaints. Used by config.ts. Answers what is wrong as the end of a sentence; never a value that may
-// hold a password, nor a part of it.
+// hosts of an intranet (…_CORS_ORIGINS, …_TRUSTED_PROXIES, …_EGRESS_ALLOWED_HOSTS). The programs that use them read
+// them late, each in its own way, and repeat them in their complaints. Used by config.ts. Answers what is wrong as the
+// end of a sentence; never a value that may hold a password, nor a part of it.
 // Invariant: what is found sound here can be taken apart by `new URL` and has a user name and a password that decode.
 // Failure: a complaint. A `/`, `#`, `?` or `@` in a password that is not percent-encoded ends the address early: it
 // shows as a host or port that is none, or as an `@` behind the host.

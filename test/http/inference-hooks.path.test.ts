@@ -174,7 +174,7 @@ t.test('a call that comes twice with its signature is one: the same record, and 
     ['s-twice', 'hello', allow],
     ['s-twice-blocked', 'launch code', deny(/no launch/)],
   ] as const) {
-    // As it came: id, time and signature, by whoever saw it, or by a sender that had no answer.
+    // As it came: id, time and signature, by one who saw it, or by a sender that had no answer.
     const signed = sender.signed(promptOf(session, [text(said)]));
     const answers = [
       await sender.sendSigned(signed),

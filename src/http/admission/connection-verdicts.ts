@@ -7,7 +7,7 @@
 import type { ConnectionRecord } from '../../../schemas/connection.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { inferenceAnswer } from '../../hooks/inference-hook.ts';
-import type { UnjudgedHook } from '../../metrics/metrics.ts';
+import type { Metrics, UnjudgedHook } from '../../metrics/metrics.ts';
 import type { CachedConnection, RegistryCache } from '../../registry/cache.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -21,11 +21,11 @@ type Word = Pick<ConnectionRecord, 'on_failure' | 'mode' | 'timeout_ms'>;
 export class ConnectionVerdicts {
   readonly #cache: Pick<RegistryCache, 'connection'>;
   readonly #known = new Map<string, Word>();
-  readonly #onUnjudged: (reason: UnjudgedHook) => void;
+  readonly #metrics: Pick<Metrics, 'inc'>;
 
-  constructor(cache: Pick<RegistryCache, 'connection'>, onUnjudged: (reason: UnjudgedHook) => void) {
+  constructor(cache: Pick<RegistryCache, 'connection'>, metrics: Pick<Metrics, 'inc'>) {
     this.#cache = cache;
-    this.#onUnjudged = onUnjudged;
+    this.#metrics = metrics;
   }
 
   /** From here on every error of this exchange is the connection's word. */
@@ -60,7 +60,7 @@ export class ConnectionVerdicts {
   }
 
   #answer(id: string, error: ServiceError, reference: string): string {
-    this.#onUnjudged(reasonOf(error));
+    this.#metrics.inc('gatehouse_unjudged_hooks_total', { reason: reasonOf(error) });
     const word = this.#known.get(id);
     const isAllowed = word !== undefined && (word.mode === 'watch' || word.on_failure === 'allow');
     return inferenceAnswer({ isAllowed, reason: `This could not be judged: ${error.message}`, reference });
