@@ -16,8 +16,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
   const of = (line: LineName, option: 'turns' | 'seconds' | 'tries' | 'kills' | 'hours' | 'events' | 'agents') =>
     number(option) ?? Number((LINES[line].options as Record<string, number>)[option]);
   const speed = (line: LineName) => ({ turns: of(line, 'turns'), seconds: of(line, 'seconds') });
-  const events = (line: LineName) => ({ events: of(line, 'events') });
-  const rate = number('rate');
+  const [events, rate] = [(line: LineName) => ({ events: of(line, 'events') }), number('rate')];
   return {
     ingest: async () => (await import('./ingest.ts')).ingest(speed('ingest')),
     real: async () => (await import('./real.ts')).real({ ...speed('real'), files: operands }),

@@ -65,7 +65,7 @@ export function textsOf(messages: number, bytes: number): string {
   return made.get(name)!;
 }
 
-/** Of a conversation of its own, so that all of it is new. */
+/** The conversation is its own, so that all of it is new. */
 export function hookOf(turn: number, connection: string, messages: string) {
   const [id, secret] = connection.split(' ') as [string, string];
   const head = { type: 'prompt', request_id: `r-${turn}`, session_id: `s-${turn}`, source: { application: 'bench' } };

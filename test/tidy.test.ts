@@ -70,7 +70,7 @@ const HEADER_LINES_MAX = 12;
  * commit why nothing could go instead.
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
-  bench: 9_160,
+  bench: 9_165,
   clickhouse: 6_370,
   clients: 1_200,
   dashboard: 18_045,
