@@ -4,12 +4,11 @@
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { eventually } from '../streams/harness.ts';
 import { Api } from '../support/api.ts';
 import { folderOf } from '../support/folder.ts';
 import { hasOwnStores, launchService, makeDataDir, runCli, startService } from '../support/service.ts';
 import { slowDisk } from '../support/slow-disk.ts';
-import { Load, storedIds } from '../support/steady-load.ts';
+import { hasChanges, isStoredOnce, Load } from '../support/steady-load.ts';
 
 t.setTimeout(3_600_000);
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
@@ -27,18 +26,8 @@ async function restoreBeside(t: Test, { backup, key, before, changes }: Taken): 
   const restored = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: key } });
   t.teardown(() => restored.stop());
   const there = new Api(t, { url: restored.url, key });
-  // What the backup has in its streams is stored once the pipelines run.
-  const missingOf = (ids: readonly string[]) => {
-    const known = new Set(ids);
-    return before.filter((id) => !known.has(id));
-  };
-  await eventually(async () => missingOf(await storedIds(restored)).length === 0);
-  const [ids, policies] = [await storedIds(restored), await there.get('/v1/policies')];
-  t.equal(new Set(ids).size, ids.length, 'nothing is there twice');
-  const missing = missingOf(ids);
-  t.same(missing.slice(0, 10), [], `${missing.length} of ${before.length} are missing`);
-  const [{ conditions }] = policies.json.items as [{ conditions: { tool: string } }];
-  t.ok(Number(conditions.tool.slice('rm-'.length)) >= changes - 1, `${conditions.tool} after ${changes}`);
+  await isStoredOnce(t, restored, before);
+  await hasChanges(t, there, changes);
   const verified = await runCli(['audit', 'verify'], here);
   t.match(JSON.parse(verified.stdout), { valid: true, faults: 0, unchained: 0, restored: 0 }, verified.stdout);
   await restored.stop();

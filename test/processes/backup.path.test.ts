@@ -8,7 +8,7 @@ import { eventually } from '../streams/harness.ts';
 import { Api } from '../support/api.ts';
 import { folderOf } from '../support/folder.ts';
 import { hasOwnStores, launchService, runCli, startService } from '../support/service.ts';
-import { Load, storedIds } from '../support/steady-load.ts';
+import { hasChanges, isStoredOnce, Load } from '../support/steady-load.ts';
 
 t.setTimeout(600_000);
 const skip = hasOwnStores() ? false : 'the data folder is of the embedded engines';
@@ -53,18 +53,8 @@ t.test('backups under load hold all that was acknowledged before, once, with a v
     t.teardown(() => restored.stop());
     const there = new Api(t, { url: restored.url, key: service.key });
     const { total } = (await there.get('/v1/events')).json;
-    const ids = await storedIds(restored);
-    t.equal(ids.length, total);
-    t.equal(new Set(ids).size, ids.length, 'nothing is there twice');
-    const known = new Set(ids);
-    t.same(
-      before.filter((id) => !known.has(id)),
-      [],
-      `all of ${before.length} are there`,
-    );
-    const policies = await there.get('/v1/policies');
-    const [{ conditions }] = policies.json.items as [{ conditions: { tool: string } }];
-    t.ok(Number(conditions.tool.slice('rm-'.length)) >= changes - 1, `${conditions.tool} after ${changes}`);
+    t.equal(await isStoredOnce(t, restored, before), total);
+    await hasChanges(t, there, changes);
     const { code: verified, stdout: found } = await runCli(['audit', 'verify'], { GATEHOUSE_DATA_DIR: dataDir });
     t.equal(verified, 0, found);
     t.match(JSON.parse(found), { valid: true, faults: 0, unchained: 0, restored: 0 });

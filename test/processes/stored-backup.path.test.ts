@@ -16,7 +16,7 @@ import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { startS3, withoutS3 } from '../support/s3-server.ts';
 import { type Environment, launchService, makeDataDir, runCli, type TestService } from '../support/service.ts';
-import { Load, storedIds } from '../support/steady-load.ts';
+import { hasChanges, isStoredOnce, Load } from '../support/steady-load.ts';
 
 t.setTimeout(600_000);
 const skip = withoutS3();
@@ -116,17 +116,8 @@ t.test('stores of one’s own go to S3 and come back, and what is damaged does n
     t.match(stdout, `everything acknowledged before ${manifest.moment} is there`);
     t.ok(existsSync(path.join(empty['GATEHOUSE_DATA_DIR']!, 'audit-signing-key.pem')));
     const { service: restored, api: there } = await serve(t, empty, key);
-    const ids = await storedIds(restored);
-    const known = new Set(ids);
-    t.equal(known.size, ids.length, 'nothing is there twice');
-    t.same(
-      before.filter((id) => !known.has(id)),
-      [],
-      `all of ${before.length} are there`,
-    );
-    const policies = (await there.get('/v1/policies')).json.items as { name: string; conditions: { tool: string } }[];
-    const { conditions } = policies.find((one) => one.name.startsWith('changes'))!;
-    t.ok(Number(conditions.tool.slice('rm-'.length)) >= changes - 1, `${conditions.tool} after ${changes}`);
+    await isStoredOnce(t, restored, before);
+    await hasChanges(t, there, changes);
     t.equal((await there.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} })).status, 201);
     const verified = async () => JSON.parse((await runCli(['audit', 'verify'], empty)).stdout) as { valid: boolean };
     // The pipelines chain what the backup has and its chain lacks.

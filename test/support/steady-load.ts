@@ -2,12 +2,15 @@
 // acknowledged has to be among them, once.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '@clickhouse/client';
+import type { Test } from 'tap';
+import { eventually } from '../streams/harness.ts';
 import type { Api } from './api.ts';
 import type { TestService } from './service.ts';
 
 const BATCH = 100;
 /** Batches at a given rate that are not answered yet. Where so many wait, fewer are sent. */
 const OPEN_MAX = 16;
+const CHANGED = 'changes';
 
 /** Batches without end, and policies that are changed, until it is stopped. Knows what was acknowledged. */
 export class Load {
@@ -69,7 +72,7 @@ export class Load {
 
   async #change(): Promise<void> {
     const policy = { type: 'block_action', conditions: { tool: 'rm' }, actions: ['block'] };
-    const { json } = await this.#api.post('/v1/policies', { name: `changes of ${this.#agent}`, ...policy });
+    const { json } = await this.#api.post('/v1/policies', { name: `${CHANGED} of ${this.#agent}`, ...policy });
     while (!this.#isOver) {
       const { status } = await this.#api.patch(`/v1/policies/${json.id}`, {
         conditions: { tool: `rm-${this.changes}` },
@@ -80,7 +83,31 @@ export class Load {
   }
 }
 
-export async function storedIds(service: TestService): Promise<string[]> {
+/**
+ * Nothing that was acknowledged is missing and nothing is there twice, once the pipelines have stored their streams.
+ * Returns how many events are stored.
+ */
+export async function isStoredOnce(t: Test, service: TestService, acknowledged: readonly string[]): Promise<number> {
+  const missingOf = (ids: readonly string[]) => {
+    const known = new Set(ids);
+    return acknowledged.filter((id) => !known.has(id));
+  };
+  await eventually(async () => missingOf(await storedIds(service)).length === 0);
+  const ids = await storedIds(service);
+  t.equal(new Set(ids).size, ids.length, 'nothing is there twice');
+  const missing = missingOf(ids);
+  t.same(missing.slice(0, 10), [], `${missing.length} of ${acknowledged.length} are missing`);
+  return ids.length;
+}
+
+/** Of the changes that a `Load` made before a moment the policy shows the last, or the one that was not counted yet. */
+export async function hasChanges(t: Test, api: Api, changes: number): Promise<void> {
+  const { items } = (await api.get('/v1/policies')).json as { items: { name: string; conditions: { tool: string } }[] };
+  const { tool } = items.find(({ name }) => name.startsWith(CHANGED))!.conditions;
+  t.ok(Number(tool.slice('rm-'.length)) >= changes - 1, `${tool} after ${changes}`);
+}
+
+async function storedIds(service: TestService): Promise<string[]> {
   const { clickhouseUrl: url, clickhouseDatabase: database } = await service.addresses();
   const clickhouse = createClient({ url, database });
   try {
