@@ -78,7 +78,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   schemas: 6_000,
   scripts: 1_700,
   'src/audit': 2_600,
-  'src/backup': 750,
+  'src/backup': 770,
   'src/chdb-server': 1_500,
   'src/checks': 630,
   'src/commands': 2_215,
@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_090,
   'src/stores': 700,
   'src/streams': 2_760,
-  test: 78_420,
+  test: 78_640,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

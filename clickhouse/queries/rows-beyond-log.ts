@@ -3,11 +3,12 @@
 // and what was stored meanwhile has none. Verification would call such rows `added` for ever.
 //   policy_revisions   removed: the revision came after the backup began
 //   approvals          undecided again, under a revision that replaces the decision
-//   registry           kept, since what it replaced may be gone: the caller has it recorded again
+//   registry           kept, since what it replaced may be gone: the caller has it recorded again, deletions too
 // Invariant: nothing is touched that was stored before `fromMs`. Safe to repeat.
 import type { ClickHouse } from '../client.ts';
 
-export type Unrecorded = { account: string; kind: string; id: string };
+/** `deleted`: its newest change is that it was. */
+export type Unrecorded = { account: string; kind: string; id: string; deleted: boolean };
 
 const SINCE = "fromUnixTimestamp64Milli({fromMs:Int64}, 'UTC')";
 const LOG = `FROM audit_log WHERE created_at >= ${SINCE}`;
@@ -30,9 +31,10 @@ export async function dropBeyondLog(clickhouse: ClickHouse, fromMs: number): Pro
   );
   // An outcome is read without FINAL (005_approvals.sql).
   await clickhouse.command(`DELETE FROM approvals WHERE ${undecided}`, params);
-  return clickhouse.query<Unrecorded>(
-    `SELECT account_id AS account, kind, id FROM registry FINAL
-     WHERE at >= ${SINCE} AND record != '' AND (account_id, at) NOT IN (SELECT account_id, created_at ${LOG})`,
+  const rows = await clickhouse.query<Omit<Unrecorded, 'deleted'> & { deleted: number }>(
+    `SELECT account_id AS account, kind, id, record = '' AS deleted FROM registry FINAL
+     WHERE at >= ${SINCE} AND (account_id, at) NOT IN (SELECT account_id, created_at ${LOG})`,
     params,
   );
+  return rows.map((row) => ({ ...row, deleted: Number(row.deleted) === 1 }));
 }

@@ -4,6 +4,7 @@
 //   PREFIX/MOMENT/chain      the audit chain, taken first: each row that it knows is then among the others
 //   PREFIX/MOMENT/log        the audit log, then: each change that it records is among the others
 //   PREFIX/MOMENT/tables     all other tables
+//   PREFIX/MOMENT/registry   the registry, last: an agent whose events an erasure took meanwhile is deleted in it
 //   PREFIX/MOMENT/files      keys of the data folder
 //   PREFIX/MOMENT/manifest.… what is there and its SHA-256, written last
 // A backup is incremental: it names the one before as its base, and holds what is new.
@@ -26,8 +27,10 @@ export type StoredManifest = Pick<BackupManifest, 'product' | 'format' | 'versio
 type NamedManifest = { name: string; manifest: StoredManifest };
 export type SmallFile = { name: string; text: string };
 
-/** What is taken by itself, in this order, and before all other tables. */
+/** What is taken by itself, in this order: before all other tables, and behind them. */
 const BEFORE = { chain: 'audit_chain', log: 'audit_log' };
+const BEHIND = { registry: 'registry' };
+const ALONE = Object.entries({ ...BEFORE, ...BEHIND });
 const POLL_MS = 300;
 const ERROR_CHARACTERS_MAX = 500;
 /** The longest chain of bases: each is read before a restore. */
@@ -51,10 +54,11 @@ export async function backUpTables(making: Making): Promise<NamedManifest> {
   const base = making.full ? undefined : await newestBackup(storage);
   const { database } = clickhouse;
   const put = (what: string, part: string) =>
-    backUp(making, what, { to: `${name}/${part}`, base: base && `${base.name}/${part}` });
-  const tables = Object.entries(BEFORE).map(([part, table]) => [part, `${database}.${table}`] as const);
-  for (const [part, table] of tables) await put(`TABLE ${table}`, part);
-  await put(`DATABASE ${database} EXCEPT TABLES ${tables.map(([, table]) => table).join(', ')}`, 'tables');
+    backUp(making, what, { to: `${name}/${part}`, base: hasPart(base, part) ? `${base!.name}/${part}` : undefined });
+  const alone = ALONE.map(([, table]) => `${database}.${table}`);
+  for (const [part, table] of Object.entries(BEFORE)) await put(`TABLE ${database}.${table}`, part);
+  await put(`DATABASE ${database} EXCEPT TABLES ${alone.join(', ')}`, 'tables');
+  for (const [part, table] of Object.entries(BEHIND)) await put(`TABLE ${database}.${table}`, part);
   for (const file of files) await storage.write(`${name}/files/${file.name}`, file.text);
   const objects = await storage.objects(`${name}/`);
   const manifest: StoredManifest = {
@@ -126,8 +130,9 @@ export async function restoreTables(
   try {
     const source = (part: string) => `FROM ${storage.engine(`${name}/${part}`)} SETTINGS ${SAME_KEY}`;
     await run(server, `RESTORE DATABASE ${from} AS ${into} ${source('tables')}`);
-    for (const [part, table] of Object.entries(BEFORE))
+    for (const [part, table] of ALONE.filter(([one]) => hasPart({ name, manifest }, one)))
       await run(server, `RESTORE TABLE ${from}.${table} AS ${into}.${table} ${source(part)}`);
+    await loadAnew(server, into);
   } catch (error) {
     await server.command(`DROP DATABASE IF EXISTS ${into} SYNC`);
     throw error;
@@ -139,6 +144,26 @@ export async function restoreTables(
     text: (await storage.read(file.name)) ?? '',
   }));
   return Promise.all(texts);
+}
+
+/**
+ * A restored part keeps the number of the last change to it, while its table counts changes from one: of a DELETE with a
+ * lower number it would be said that it is done, and nothing would go. Loaded anew, a table counts on from its parts.
+ */
+async function loadAnew(server: ClickHouse, database: string): Promise<void> {
+  const tables = await server.query<{ name: string }>(
+    "SELECT name FROM system.tables WHERE database = {database: String} AND engine LIKE '%MergeTree'",
+    { database },
+  );
+  for (const { name } of tables) {
+    await server.command(`DETACH TABLE ${database}.${name} SYNC`);
+    await server.command(`ATTACH TABLE ${database}.${name}`);
+  }
+}
+
+/** Older ones have the registry among the other tables. */
+function hasPart(backup: NamedManifest | undefined, part: string): boolean {
+  return backup?.manifest.objects.some((object) => object.name.startsWith(`${backup.name}/${part}/`)) === true;
 }
 
 /** The key of the backup opens its base as well; so no secret is kept beside the tables. */
@@ -153,9 +178,10 @@ function backUp(
   return run(clickhouse, `BACKUP ${what} TO ${storage.engine(to)}${on}`);
 }
 
-/** It may take hours, so it is begun and asked after. */
+/** It may take hours, so it is begun and asked after, and no bound for queries ends it. */
 async function run(clickhouse: ClickHouse, sql: string): Promise<void> {
-  const [begun] = await clickhouse.query<{ id: string }>(`${sql} ASYNC`);
+  const settings = { max_execution_time: 0 };
+  const [begun] = await clickhouse.query<{ id: string }>(`${sql} ASYNC`, {}, { settings });
   for (;;) {
     const [found] = await clickhouse.query<{ status: string; error: string }>(
       'SELECT toString(status) AS status, error FROM system.backups WHERE id = {id: String}',

@@ -22,7 +22,7 @@ import { clickhouseReady, makeClickHouse, migrateTables, STORES_READY_MS_MAX } f
 import { StateDir } from '../embedded/state-dir.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
 import { nowOf, type RegistryStore } from '../registry/commit.ts';
-import { rewriteResources } from '../registry/history.ts';
+import { recordDeletion, rewriteResources } from '../registry/history.ts';
 import { presenceOf } from '../registry/presence.ts';
 import { countDeadLetters, readersOf, waitUntilStored } from '../streams/stored-so-far.ts';
 import { type Command, type Context, UsageError } from './context.ts';
@@ -115,7 +115,8 @@ async function goOnBehind({ redis, keys }: RegistryStore, momentMs: number): Pro
 /** What has no entry in the audit log gets one, and a policy a revision that it vouches for. */
 async function record(stores: RegistryStore, unrecorded: readonly Unrecorded[]): Promise<void> {
   if (unrecorded.length === 0) return;
-  const nameOf = ({ account, kind, id }: Unrecorded) => `${account} ${kind} ${id}`;
+  for (const one of unrecorded) if (one.deleted) await recordDeletion(stores, one);
+  const nameOf = ({ account, kind, id }: Omit<Unrecorded, 'deleted'>) => `${account} ${kind} ${id}`;
   const names = new Set(unrecorded.map(nameOf));
   await rewriteResources(stores, nowOf(stores), (account, { kind, id }) => names.has(nameOf({ account, kind, id })));
 }

@@ -7,6 +7,7 @@
 // audit entries there were is gone, and is said for a day (`/readyz`: `history_missing`); the audit log keeps that it
 // happened.
 
+import type { ResourceType } from '../../schemas/closed-sets.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../common/exact-json.ts';
@@ -64,6 +65,18 @@ export async function rewriteResources(
     }
   }
   return written;
+}
+
+/** That something was deleted, of which the audit log has lost the entry. By that of an agent its gaps are erasures. */
+export async function recordDeletion(
+  store: RegistryStore,
+  { account, kind, id }: { account: string; kind: string; id: string },
+): Promise<void> {
+  const at = nowOf(store);
+  const action = kind === 'agent' ? 'agent.deleted' : 'registry.recovered';
+  const details = { history_missing: true, ...(kind === 'agent' ? {} : { kind, deleted: true }) };
+  const entry = auditLog({ action, type: kind as ResourceType, id, details }, SYSTEM, at);
+  await commit(store, { ...{ account, at, guards: [], writes: [], changes: [], whenFull: true }, audit: [entry] });
 }
 
 /** An entry for each policy: it vouches for the revision that is written again (audit/verify.ts). */

@@ -1,9 +1,10 @@
 // `gatehouse backup s3://…` and `gatehouse restore s3://…` with a Redis and a ClickHouse of one's own, under load, into
-// a server of S3's protocol: what was acknowledged before is there after a restore, once, with a valid audit chain; and
-// what was altered, or cannot be done, is refused by name.
+// a server of S3's protocol: what was acknowledged before is there after a restore, once, with a valid audit chain; what
+// is erased meanwhile stays away; and what was altered, or cannot be done, is refused by name.
 import { randomBytes } from 'node:crypto';
 import { existsSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { request as ask, createServer } from 'node:http';
 import path from 'node:path';
 import { createClient } from '@clickhouse/client';
 import t, { type Test } from 'tap';
@@ -13,6 +14,7 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { eventually } from '../streams/harness.ts';
 import { Api } from '../support/api.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
+import { listening } from '../support/listening.ts';
 import { startRedis } from '../support/redis.ts';
 import { startS3, withoutS3 } from '../support/s3-server.ts';
 import { type Environment, launchService, makeDataDir, runCli, type TestService } from '../support/service.ts';
@@ -20,6 +22,8 @@ import { hasChanges, isStoredOnce, Load } from '../support/steady-load.ts';
 
 t.setTimeout(600_000);
 const skip = withoutS3();
+/** Longer than the queries of a busy machine take. */
+const QUERY_SECONDS = 3;
 const SECRET = "shh/+'%20";
 
 async function emptyStores(t: Test, clickhouseUrl: string, s3Url: string): Promise<Environment> {
@@ -180,6 +184,117 @@ t.test('stores of one’s own go to S3 and come back, and what is damaged does n
     await runCli(['restore', place, '--check'], env),
     { code: 0, stdout: first.name },
     'one that did not end is none',
+  );
+});
+
+/** S3 behind a door: the first that wants to write what ends so waits until `meanwhile` is done. */
+async function doorTo(t: Test, s3Url: string, meanwhile: Readonly<Record<string, () => Promise<unknown>>>) {
+  const begun = new Map<string, Promise<unknown>>();
+  const door = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
+    const end = Object.keys(meanwhile).find((one) => request.method === 'PUT' && request.url!.endsWith(one));
+    if (end !== undefined && !begun.has(end)) begun.set(end, meanwhile[end]!());
+    if (end !== undefined) await begun.get(end);
+    const passed = ask(`${s3Url}${request.url}`, { method: request.method!, headers: request.headers }, (answer) => {
+      response.writeHead(answer.statusCode!, answer.headers);
+      answer.pipe(response);
+    });
+    passed.on('error', () => response.destroy());
+    passed.end(Buffer.concat(chunks));
+  });
+  return { url: `http://127.0.0.1:${await listening(t, door)}`, begun };
+}
+
+t.test('an agent that is erased while a backup is taken stays away, and the chain is valid', { skip }, async (t) => {
+  const engine = await startClickHouse(t);
+  const s3 = await startS3(t);
+  const key = `test-${randomBytes(24).toString('base64url')}`;
+  const env = await emptyStores(t, engine.url, s3.url);
+  const { api } = await serve(t, env, key);
+  await api.post('/v1/policies', {
+    ...{ name: 'asks', type: 'require_approval', conditions: { tool: 'pay' }, actions: ['alert'] },
+  });
+  const agents = new Map<string, string>();
+  for (const name of ['before', 'while the tables wait', 'while the registry waits', 'at the end', 'kept']) {
+    const id = (await api.post('/v1/agents', { name })).json.id as string;
+    agents.set(name, id);
+    const policy = { type: 'block_action', conditions: { tool: 'rm' }, actions: ['block'], agent_id: id };
+    await api.post('/v1/policies', { name: `of ${name}`, ...policy });
+    for (let i = 0; i < 5; i++) await api.post(`/v1/agents/${id}/events`, { type: 'tool_call', payload: { i } });
+    await api.post(`/v1/agents/${id}/events`, { type: 'tool_call', payload: { tool: 'pay' } });
+  }
+  const { items } = (
+    await api.until(
+      () => api.get('/v1/approvals'),
+      ({ json }) => json.items.length === 5,
+    )
+  ).json as { items: { id: string }[] };
+  for (const { id } of items) await api.post(`/v1/approvals/${id}`, { decision: 'approve' });
+  const erase = async (name: string) => {
+    const id = agents.get(name)!;
+    t.equal((await api.delete(`/v1/agents/${id}`)).status, 204);
+    await api.until(
+      () => api.get(`/v1/erasures/${id}`),
+      ({ json }) => json.rows_erased_at !== null,
+    );
+  };
+  const clickhouse = createClient({ url: engine.url, database: 'default' });
+  t.teardown(() => clickhouse.close());
+  const numberOf = async (select: string) => {
+    const rows = await (await clickhouse.query({ query: select, format: 'JSONEachRow' })).json<{ value: string }>();
+    return Number(rows[0]!.value);
+  };
+  const runsSeconds = () =>
+    numberOf("SELECT max(now64() - start_time) AS value FROM system.backups WHERE status = 'CREATING_BACKUP'");
+  const door = await doorTo(t, s3.url, {
+    '/tables/.lock': async () => {
+      await erase('while the tables wait');
+      t.ok(await eventually(async () => (await runsSeconds()) > QUERY_SECONDS + 1), 'it takes longer than a query may');
+    },
+    '/registry/.lock': () => erase('while the registry waits'),
+    '/manifest.json': () => erase('at the end'),
+  });
+  await api.delete(`/v1/agents/${agents.get('before')}`);
+  const place = `s3://${s3.bucket}/erased`;
+  const { code, stderr } = await runCli(['backup', place], {
+    ...env,
+    GATEHOUSE_BACKUP_S3_URL: door.url.replace('://', '://KEYID:s@'),
+    GATEHOUSE_QUERY_TIMEOUT_SECONDS: String(QUERY_SECONDS),
+  });
+  t.equal(code, 0, stderr);
+  t.equal(door.begun.size, 3, 'each was erased where it should be');
+
+  const empty = await emptyStores(t, engine.url, s3.url);
+  t.match(await runCli(['restore', place], empty), { code: 0 });
+  const { api: there } = await serve(t, empty, key);
+  const livingAre = ['at the end', 'kept'];
+  for (const [name, id] of agents) {
+    const isLiving = livingAre.includes(name);
+    t.equal((await there.get(`/v1/agents/${id}`)).status, isLiving ? 200 : 404, name);
+    await there.until(
+      () => there.get(`/v1/events?agent_id=${id}`),
+      ({ json }) => json.total === (isLiving ? 6 : 0),
+    );
+  }
+  const tables = ['events', 'approvals', 'policy_revisions'];
+  const rowsOf = (id: string) => {
+    const counts = tables.map(
+      (table) => `(SELECT count() FROM ${empty['GATEHOUSE_CLICKHOUSE_DATABASE']}.${table} WHERE agent_id = '${id}')`,
+    );
+    return numberOf(`SELECT ${counts.join(' + ')} AS value`);
+  };
+  for (const [name, id] of agents)
+    if (livingAre.includes(name)) t.ok((await rowsOf(id)) > 0, name);
+    else t.ok(await eventually(async () => (await rowsOf(id)) === 0), `nothing is stored of ${name}`);
+  const verified = async () => JSON.parse((await runCli(['audit', 'verify'], empty)).stdout) as { valid: boolean };
+  await eventually(async () => (await verified()).valid);
+  t.match(await verified(), { valid: true, faults: 0, faults_by_kind: [] });
+  const { logs } = (await there.get('/v1/audit-logs?action=agent.deleted')).json as { logs: { resource_id: string }[] };
+  t.same(
+    new Set(logs.map(({ resource_id: id }) => id)),
+    new Set([...agents].flatMap(([name, id]) => (livingAre.includes(name) ? [] : [id]))),
+    'each deletion is on record',
   );
 });
 
