@@ -67,6 +67,11 @@ onEach('every error leaves one line with account, route, code, status and time',
     if (status >= 500) t.match(line, { err: { message: 'what only we may know' } });
   }
   t.notMatch(JSON.stringify(lines), /secret/, 'what the caller wrote is in none');
+  for (const key of [`gth_${'k'.repeat(40)}`, `is-gop_${'k'.repeat(48)}`]) {
+    const asked = get('/refuse/not_found', { key: KEYS.read, headers: `X-Request-Id: ${key}\r\n` });
+    t.equal((await rawExchange(port, [asked])).answers[0]?.status, 404);
+    t.notMatch(JSON.stringify(lines), key, 'a key that is sent as an id');
+  }
   const { answers } = await rawExchange(port, [get('/open', { headers: 'X-Request-Id: fine\r\n' })]);
   t.equal(answers[0]?.status, 200);
   t.same(
