@@ -98,7 +98,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/registry': 9_090,
   'src/stores': 700,
   'src/streams': 2_760,
-  test: 78_640,
+  test: 78_660,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

@@ -132,7 +132,7 @@ export async function restoreTables(
     await run(server, `RESTORE DATABASE ${from} AS ${into} ${source('tables')}`);
     for (const [part, table] of ALONE.filter(([one]) => hasPart({ name, manifest }, one)))
       await run(server, `RESTORE TABLE ${from}.${table} AS ${into}.${table} ${source(part)}`);
-    await loadAnew(server, into);
+    await loadAgain(server, into);
   } catch (error) {
     await server.command(`DROP DATABASE IF EXISTS ${into} SYNC`);
     throw error;
@@ -147,10 +147,10 @@ export async function restoreTables(
 }
 
 /**
- * A restored part keeps the number of the last change to it, while its table counts changes from one: of a DELETE with a
- * lower number it would be said that it is done, and nothing would go. Loaded anew, a table counts on from its parts.
+ * A restored part keeps the number of the last change to it, while its table counts changes from one: a DELETE with a
+ * lower number would be taken for done, and nothing would go. Loaded again, a table counts on from its parts.
  */
-async function loadAnew(server: ClickHouse, database: string): Promise<void> {
+async function loadAgain(server: ClickHouse, database: string): Promise<void> {
   const tables = await server.query<{ name: string }>(
     "SELECT name FROM system.tables WHERE database = {database: String} AND engine LIKE '%MergeTree'",
     { database },

@@ -1,6 +1,6 @@
 // `gatehouse backup s3://…` and `gatehouse restore s3://…` with a Redis and a ClickHouse of one's own, under load, into
-// a server of S3's protocol: what was acknowledged before is there after a restore, once, with a valid audit chain; what
-// is erased meanwhile stays away; and what was altered, or cannot be done, is refused by name.
+// a server of S3's protocol: what was acknowledged before is there after a restore, once, with a valid audit chain;
+// what is erased meanwhile stays away; and what was altered, or cannot be done, is refused by name.
 import { randomBytes } from 'node:crypto';
 import { existsSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -187,10 +187,10 @@ t.test('stores of one’s own go to S3 and come back, and what is damaged does n
   );
 });
 
-/** S3 behind a door: the first that wants to write what ends so waits until `meanwhile` is done. */
-async function doorTo(t: Test, s3Url: string, meanwhile: Readonly<Record<string, () => Promise<unknown>>>) {
+/** A proxy before S3: the first that writes an object whose name ends so waits until `meanwhile` is done. */
+async function proxyTo(t: Test, s3Url: string, meanwhile: Readonly<Record<string, () => Promise<unknown>>>) {
   const begun = new Map<string, Promise<unknown>>();
-  const door = createServer(async (request, response) => {
+  const proxy = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
     const end = Object.keys(meanwhile).find((one) => request.method === 'PUT' && request.url!.endsWith(one));
@@ -203,7 +203,7 @@ async function doorTo(t: Test, s3Url: string, meanwhile: Readonly<Record<string,
     passed.on('error', () => response.destroy());
     passed.end(Buffer.concat(chunks));
   });
-  return { url: `http://127.0.0.1:${await listening(t, door)}`, begun };
+  return { url: `http://127.0.0.1:${await listening(t, proxy)}`, begun };
 }
 
 t.test('an agent that is erased while a backup is taken stays away, and the chain is valid', { skip }, async (t) => {
@@ -247,7 +247,7 @@ t.test('an agent that is erased while a backup is taken stays away, and the chai
   };
   const runsSeconds = () =>
     numberOf("SELECT max(now64() - start_time) AS value FROM system.backups WHERE status = 'CREATING_BACKUP'");
-  const door = await doorTo(t, s3.url, {
+  const proxy = await proxyTo(t, s3.url, {
     '/tables/.lock': async () => {
       await erase('while the tables wait');
       t.ok(await eventually(async () => (await runsSeconds()) > QUERY_SECONDS + 1), 'it takes longer than a query may');
@@ -259,11 +259,11 @@ t.test('an agent that is erased while a backup is taken stays away, and the chai
   const place = `s3://${s3.bucket}/erased`;
   const { code, stderr } = await runCli(['backup', place], {
     ...env,
-    GATEHOUSE_BACKUP_S3_URL: door.url.replace('://', '://KEYID:s@'),
+    GATEHOUSE_BACKUP_S3_URL: proxy.url.replace('://', '://KEYID:s@'),
     GATEHOUSE_QUERY_TIMEOUT_SECONDS: String(QUERY_SECONDS),
   });
   t.equal(code, 0, stderr);
-  t.equal(door.begun.size, 3, 'each was erased where it should be');
+  t.equal(proxy.begun.size, 3, 'each was erased where it should be');
 
   const empty = await emptyStores(t, engine.url, s3.url);
   t.match(await runCli(['restore', place], empty), { code: 0 });

@@ -100,7 +100,7 @@ export async function isStoredOnce(t: Test, service: TestService, acknowledged: 
   return ids.length;
 }
 
-/** Of the changes that a `Load` made before a moment the policy shows the last, or the one that was not counted yet. */
+/** The policy that a `Load` changes shows the last of so many changes, or one that was not counted yet. */
 export async function hasChanges(t: Test, api: Api, changes: number): Promise<void> {
   const { items } = (await api.get('/v1/policies')).json as { items: { name: string; conditions: { tool: string } }[] };
   const { tool } = items.find(({ name }) => name.startsWith(CHANGED))!.conditions;
