@@ -1,7 +1,7 @@
 // The files by which others start us (ops): settings, commands and paths in them are those that there are, an image is
 // reachable and holds no data, and systemd finds no fault with the units.
-import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { parse, parseAllDocuments } from 'yaml';
@@ -45,6 +45,17 @@ t.test('an image is reachable, has its data apart, and a base that gets fixes', 
   t.end();
 });
 
+t.test('the page that installs without an image says what the image does', (t) => {
+  const page = read('docs/deploy.md');
+  const [, steps] = /^RUN (npm .+)$/m.exec(containerfile)!;
+  t.match(page, `\n\`\`\`\n${steps!.split(' && ').join('\n')}\n\`\`\`\n`);
+  const [, entry, program] = /^ENTRYPOINT \["(\w+)", "(\S+)"\]$/m.exec(containerfile)!;
+  const shown = [...page.matchAll(/^node (\S+) (\w+)$/gm)].map(([, of, command]) => `${of} ${command}`);
+  const commands = COMMANDS.filter((command) => command !== 'start');
+  t.same([entry, shown.sort()], ['node', commands.map((command) => `${program} ${command}`).sort()]);
+  t.end();
+});
+
 t.test('the compose file names settings, commands and volumes that there are', (t) => {
   const text = read('ops/compose.yaml')
     .replaceAll(/\$\{GATEHOUSE_BOOTSTRAP_KEY:\?[^}]*\}/g, 'k'.repeat(40))
@@ -71,26 +82,27 @@ t.test('the compose file names settings, commands and volumes that there are', (
 
 t.test('systemd finds no fault with the units', (t) => {
   const folder = folderOf(t);
-  cpSync(assetPath('ops/systemd'), folder, { recursive: true });
-  const units = readdirSync(folder);
-  t.same(units.sort(), ['gatehouse.service', 'gatehouse@.service']);
-  for (const unit of units) {
-    const text = readFileSync(path.join(folder, unit), 'utf8');
-    const [, command] = /^ExecStart=\/usr\/bin\/node build\/service\/cli\.js (\S+)$/m.exec(text) ?? [];
-    t.ok(command === '%i' || COMMANDS.includes(command!), `${unit}: ${command}`);
-    t.match(text, '\nKillMode=mixed\n', 'the supervisor ends its children, in order');
-    // An instance, and a node that there is: these two alone are looked for on the disk.
-    const name = unit.replace('@.', '@front.');
-    writeFileSync(path.join(folder, name), text.replace('/usr/bin/node', process.execPath));
-    if (programOnPath('systemd-analyze') === undefined) t.comment('there is no systemd-analyze: not verified');
-    else
-      t.equal(
-        execFileSync('systemd-analyze', ['verify', '--man=no', path.join(folder, name)], {
-          stdio: ['ignore', 'pipe', 'pipe'],
-          encoding: 'utf8',
-        }),
-        '',
-      );
+  const [ours, backups] = [
+    readdirSync(assetPath('ops/systemd')),
+    ['gatehouse-backup.service', 'gatehouse-backup.timer'],
+  ];
+  t.same(ours.sort(), ['gatehouse.service', 'gatehouse@.service']);
+  const texts = [...ours.map((unit) => `systemd/${unit}`), ...backups].map((file) => read(`ops/${file}`));
+  // An instance, and below a node that there is: these two alone are looked for on the machine.
+  const names = [...ours, ...backups].map((unit) => path.join(folder, unit.replace('@.', '@front.')));
+  for (const [i, text] of texts.entries()) {
+    writeFileSync(names[i]!, text.replace('/usr/bin/node', process.execPath));
+    if (names[i]!.endsWith('.timer')) continue;
+    const [, command] = /^ExecStart=\/usr\/bin\/node build\/service\/cli\.js (\S+)/m.exec(text) ?? [];
+    t.ok(command === '%i' || [...COMMANDS, 'backup'].includes(command!), `${names[i]}: ${command}`);
+    // What backs up has to know the settings of what runs.
+    for (const line of ['EnvironmentFile=-/etc/gatehouse/settings', 'User=gatehouse']) t.match(text, `\n${line}\n`);
+    if (command !== 'backup') t.match(text, '\nKillMode=mixed\n', 'the supervisor ends its children, in order');
+  }
+  if (programOnPath('systemd-analyze') === undefined) t.comment('there is no systemd-analyze: not verified');
+  else {
+    const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...names], { encoding: 'utf8' });
+    t.same([status, stderr], [0, '']);
   }
   t.end();
 });

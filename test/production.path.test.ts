@@ -24,7 +24,7 @@ const SHIPPED = [...CONTAINERFILE.matchAll(/^COPY --from=build (.+) \S+$/gm)]
   .filter((file) => file !== 'node_modules');
 /** By which a container says whether it lives. */
 const HEALTHCHECK = JSON.parse(/^HEALTHCHECK .* CMD (\[.+\])$/m.exec(CONTAINERFILE)![1]!) as string[];
-const INSTALL = ['ci', '--omit=dev', '--omit=optional'];
+const INSTALL = / && npm (ci --omit\S+ --omit\S+)$/m.exec(CONTAINERFILE)![1]!.split(' ');
 const DISK_MB_MAX = 80;
 const INSTALL_MS_MAX = 240_000;
 const READY_MS_MAX = 60_000;
