@@ -15,6 +15,8 @@ import { type Command, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
 
 const KEPT_MAX = 10_000;
+/** In a folder that holds nothing: our lock, and what a new file system has. */
+const MAY_BE_THERE = ['lock', 'lost+found'];
 
 export const backup: Command = async (context) => {
   const { config, args, options, print } = context;
@@ -68,7 +70,7 @@ export const restore: Command = async (context) => {
   const state = new StateDir(config.dataDir);
   state.lock();
   try {
-    const there = readdirSync(state.path).filter((name) => name !== 'lock');
+    const there = readdirSync(state.path).filter((name) => !MAY_BE_THERE.includes(name));
     if (there.length > 0)
       throw new BackupError(`${state.path} is not empty (${there.slice(0, 3).join(', ')}); nothing was changed`);
     await restoreFiles(from, manifest, state.path);

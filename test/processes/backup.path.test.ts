@@ -1,6 +1,6 @@
 // `gatehouse backup` and `gatehouse restore` against the whole service under load: each backup is one moment of Redis
 // and ClickHouse. What was acknowledged before it began is in it, once, and its audit chain is valid.
-import { appendFileSync, cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { appendFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 import type { BackupManifest } from '../../src/backup/backup-manifest.ts';
@@ -113,6 +113,7 @@ t.test('a backup that is damaged, and a folder that is not empty, are refused by
   rmSync(path.join(backup, 'data', part.path));
   await refusedWith(/cannot copy .*\(ENOENT\)/, empty);
   cpSync(path.join(keptWhole, 'data', part.path), path.join(backup, 'data', part.path));
-  t.equal((await runCli(['restore', backups], { GATEHOUSE_DATA_DIR: empty })).code, 0);
+  mkdirSync(path.join(empty, 'lost+found'));
+  t.equal((await runCli(['restore', backups], { GATEHOUSE_DATA_DIR: empty })).code, 0, 'a new disk is empty');
   t.equal(statSync(path.join(empty, 'redis')).mode & 0o077, 0, 'for its owner alone');
 });
