@@ -20,28 +20,30 @@ const PAGE_BYTES = 4096;
 const BEFORE_MS = 1_000;
 const WRITER = `
   const { fsyncSync, ftruncateSync, openSync, writeSync } = require('node:fs');
-  const { file, size } = require('node:worker_threads').workerData;
+  const { file, size, fsyncs } = require('node:worker_threads').workerData;
   const [open, bytes] = [openSync(file, 'w'), Buffer.alloc(size, 7)];
   for (;;) {
     writeSync(open, bytes, 0, size, 0);
     fsyncSync(open);
+    Atomics.add(fsyncs, 0, 1);
     ftruncateSync(open, 0);
   }`;
 
-/** Milliseconds of an fsync, in the middle. */
-export type SlowDisk = { quietMs: number; slowedMs: number };
+/** Milliseconds of an fsync, in the middle; and how often the writers have waited for the disk so far. */
+export type SlowDisk = { quietMs: number; slowedMs: number; fsyncs: () => number };
 
 /** Returns when the disk is slow; it is until the test ends. */
 export async function slowDisk(t: Test): Promise<SlowDisk> {
   const folder = folderOf(t, 'slow-disk');
   const quietMs = fsyncMs(folder);
+  const fsyncs = new Int32Array(new SharedArrayBuffer(4));
   for (let n = 0; n < WRITERS; n++) {
-    const workerData = { file: path.join(folder, `writer-${n}`), size: FILE_BYTES };
+    const workerData = { file: path.join(folder, `writer-${n}`), size: FILE_BYTES, fsyncs };
     const writer = new Worker(WRITER, { eval: true, workerData });
     t.teardown(() => writer.terminate());
   }
   await sleep(BEFORE_MS);
-  return { quietMs, slowedMs: fsyncMs(folder) };
+  return { quietMs, slowedMs: fsyncMs(folder), fsyncs: () => Atomics.load(fsyncs, 0) };
 }
 
 function fsyncMs(folder: string): number {
