@@ -1,9 +1,10 @@
 // `npm run test:faults`: kills and stops of every kind, mixed, under load, while the disk fills and empties. At the end
 // every event that was acknowledged is counted in ClickHouse: none missing, none twice, none there that was refused
 // with `recorded: false`, and no start was refused; no sequence has matched too rarely, and no unit of a budget is lost
-// or charged twice (over-time.ts). The service runs with its data folder on a disk of its own, in a
-// mount namespace; a killed supervisor is started again there. `-- --kills N --seed N`. Takes about
-// three seconds a kill. Exit status 1 where something is wrong.
+// or charged twice (over-time.ts). Meanwhile backups are taken, each restored beside it (backups.ts), and retentions
+// are set (aged-rows.ts). The service runs with its data folder on a disk of its own, in a mount namespace; a killed
+// supervisor is started again there. `-- --kills N --seed N`. Takes about three seconds a kill. Exit status 1 where
+// something is wrong.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -17,6 +18,8 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { randomFrom } from '../support/seed.ts';
 import { makeDataDir, serviceEnvironment } from '../support/service.ts';
+import { AgedRows } from './aged-rows.ts';
+import { Backups, COUNTS } from './backups.ts';
 import { OverTime } from './over-time.ts';
 
 const KEY = 'mixed-kills-mixed-kills-mixed-kills';
@@ -31,7 +34,13 @@ const PARTS = ['front-1', 'front-2', 'pipelines', 'clickhouse', 'redis'] as cons
 type Kind = (typeof PARTS)[number] | 'supervisor' | 'all' | 'stop';
 const KINDS: readonly Kind[] = [...PARTS, ...PARTS, 'redis', 'supervisor', 'supervisor', 'all', 'stop', 'stop'];
 
-type Runtime = { pid: number; children: Record<string, number>; clickhouseUrl: string; clickhouseDatabase: string };
+type Runtime = {
+  pid: number;
+  children: Record<string, number>;
+  redisUrl: string;
+  clickhouseUrl: string;
+  clickhouseDatabase: string;
+};
 type Ledger = { acknowledged: Set<string>; refused: Set<string>; unknown: number };
 
 const { values } = parseArgs({ options: { kills: { type: 'string', default: '200' }, seed: { type: 'string' } } });
@@ -170,11 +179,9 @@ async function storedCounts(ledger: Ledger): Promise<Map<string, number>> {
     const { clickhouseUrl, clickhouseDatabase: database } = now;
     const clickhouse = createClient({ url: clickhouseUrl, database, request_timeout: 30_000 });
     try {
-      const query =
-        "SELECT JSONExtractString(payload, 'marker') AS marker, toUInt32(count()) AS n FROM events GROUP BY marker";
       const before = counts.size;
       counts = new Map();
-      for await (const rows of (await clickhouse.query({ query, format: 'JSONEachRow' })).stream<{
+      for await (const rows of (await clickhouse.query({ query: COUNTS, format: 'JSONEachRow' })).stream<{
         marker: string;
         n: number;
       }>())
@@ -210,12 +217,18 @@ try {
     else ledger[fate].add(marker);
   });
   await overTime.prepare();
+  const aged = new AgedRows(url, runtime);
+  await aged.prepare();
+  const backups = new Backups({
+    ...{ holder: holder.pid!, dataDir, to: path.join(outside, 'backups'), key: KEY, say },
+    acknowledged: ledger.acknowledged,
+  });
   let over = false;
   const isOver = () => over;
   const clients = Array.from({ length: CLIENTS }, (_, i) =>
     submit(client, agents[i % agents.length]!, i, ledger, isOver),
   );
-  const working = overTime.run(isOver);
+  const working = [overTime.run(isOver), aged.run(isOver), backups.run(isOver)];
   const filling = fillAndEmpty(isOver);
   const kills = Number(values.kills);
   for (let k = 1; k <= kills; k++) {
@@ -230,10 +243,12 @@ try {
   }
   over = true;
   const filled = await filling;
-  await Promise.all([...clients, working]);
+  await Promise.all([...clients, ...working]);
   await untilBack();
   const counts = await storedCounts(ledger);
-  const { matched, charged, wrong } = await overTime.verify();
+  const { matched, charged, ...charges } = await overTime.verify();
+  const [{ restored, refused, ...copies }, { wrong: ofAged, ...kept }] = [backups.verify(), await aged.verify()];
+  const wrong = [...charges.wrong, ...copies.wrong, ...ofAged];
   client.close();
   const missing = [...ledger.acknowledged].filter((marker) => !counts.has(marker));
   const twice = [...counts].filter(([, count]) => count > 1);
@@ -246,7 +261,7 @@ try {
     JSON.stringify({
       ...{ kills, filled, acknowledged: ledger.acknowledged.size, stored: counts.size, unknown: ledger.unknown },
       ...{ missing: missing.length, twice: twice.length, ghosts: ghosts.length, refusedStarts: refusals.length },
-      ...{ matched, charged, wrong: wrong.length },
+      ...{ matched, charged, restored, backupsRefused: refused, ...kept, wrong: wrong.length },
     }),
   );
   for (const line of [...refusals.slice(0, 5), ...wrong.slice(0, 5)]) say(line.slice(0, 300));
