@@ -81,7 +81,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/backup': 770,
   'src/chdb-server': 1_500,
   'src/checks': 630,
-  'src/commands': 2_215,
+  'src/commands': 2_225,
   'src/common': 4_620,
   'src/composition': 1_840,
   'src/egress': 740,

@@ -37,12 +37,12 @@ export const backup: Command = async (context) => {
       const dataDir = path.resolve(config.dataDir);
       const done = await backUpEmbedded({ to, dataDir, redis, clickhouse, about: aboutBackup(full) });
       const { moment } = readManifest(done.folder);
-      await redis.set(keys.backupNote(), String(Date.parse(moment)));
       print(`${done.folder}`);
       print(
         `holds everything acknowledged before ${moment}: ${done.files} files, ${done.bytes} bytes, ` +
           `${done.reused_bytes} of them shared with the backup before`,
       );
+      await redis.set(keys.backupNote(), String(Date.parse(moment)));
     } finally {
       await clickhouse.close();
     }

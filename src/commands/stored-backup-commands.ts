@@ -54,12 +54,12 @@ export const backupToS3: Command = async (context) => {
         );
       const about = { ...aboutBackup(full), files: keyFiles(full.dataDir), full: options['full'] === true };
       const { name, manifest } = await backUpTables({ storage, clickhouse, moment, ...about });
-      await stores.redis.set(stores.keys.backupNote(), String(Date.parse(moment)));
       print(`${storage.shown}/${name}`);
       print(
         `holds everything acknowledged before ${moment}: ${manifest.objects.length} objects, ${manifest.bytes} bytes` +
           (manifest.base === null ? '' : `, on top of ${manifest.base}`),
       );
+      await stores.redis.set(stores.keys.backupNote(), String(Date.parse(moment)));
       const dead = await countDeadLetters(stores);
       if (dead > 0) print(`does not hold ${dead} dead letters, which are in Redis alone ("gatehouse dead list")`);
     } finally {
