@@ -18,7 +18,7 @@ const HEAD_CHARACTERS_MAX = 16 * 1024;
 const HEADERS_MAX = 90;
 
 /** One that holds a key of ours, put there by mistake, would stand in logs and in the audit log. */
-const CALLER_REQUEST_ID = /^(?!.*g(?:th|op)_)[A-Za-z0-9._-]{1,128}$/;
+const CALLER_REQUEST_ID = /^(?!.*g(?:th|op)_[\w-]{40})[A-Za-z0-9._-]{1,128}$/;
 /** As the W3C's Trace Context has it: version, trace, parent, flags. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 /** uWebSockets.js takes any value of this length for `close`. */
