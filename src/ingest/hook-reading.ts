@@ -24,8 +24,8 @@ export type ReadConversation = Omit<InferenceRequest, 'messages' | 'context'> & 
 const PART_CHARACTERS = 512 * 1024;
 const PART_MESSAGES = 100;
 /**
- * The keys of a conversation, whose other bounds need a third of them. A key of its own costs 100 times what the byte of a text does, so
- * 10 MB of them would hold for seconds the thread that all accounts share.
+ * The keys of a conversation, whose other bounds need a third of them. A key of its own costs 100 times what the byte
+ * of a text does, so 10 MB of them would hold for seconds the thread that all accounts share.
  */
 const KEYS_MAX = 100_000;
 
