@@ -152,7 +152,7 @@ const SENT: Record<string, Record<string, string>> = {
     "JSON.parse(text.raw('policy_result')!)": 'what policies say; the payload beside it stays text',
   },
   'src/ingest/json.ts': {
-    'JSON.parse): MarkedJson': 'the values that policies inspect; the text goes on',
+    'parse = JSON.parse,': 'the values that policies inspect; the text goes on',
     "JSON.parse(raw) === 'payload'": 'a key, compared',
   },
   'src/ingest/encode.ts': {

@@ -70,7 +70,7 @@ const HEADER_LINES_MAX = 12;
  * commit why nothing could go instead.
  */
 const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
-  bench: 9_165,
+  bench: 9_170,
   clickhouse: 6_370,
   clients: 1_200,
   dashboard: 18_045,
@@ -82,7 +82,7 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/chdb-server': 1_500,
   'src/checks': 630,
   'src/commands': 2_225,
-  'src/common': 4_620,
+  'src/common': 4_625,
   'src/composition': 1_840,
   'src/egress': 740,
   'src/embedded': 2_300,
@@ -92,13 +92,13 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/mcp': 2_100,
   'src/metrics': 820,
   'src/otlp': 3_600,
-  'src/policy': 16_790,
+  'src/policy': 16_905,
   'src/process': 950,
   'src/redis': 3_440,
   'src/registry': 9_090,
   'src/stores': 700,
   'src/streams': 2_760,
-  test: 78_660,
+  test: 78_950,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

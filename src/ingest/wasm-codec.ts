@@ -60,7 +60,7 @@ export class WasmCodec implements Codec {
   }
 }
 
-/** Of the texts whose values are kept until a body is written, which waits for counters: some 2 MB with these. */
+/** So long are the texts whose values are kept until a body is written, which waits for counters: some 2 MB. */
 const KEPT_CHARACTERS_MAX = 256 * 1024;
 
 type WasmBodyParts = {

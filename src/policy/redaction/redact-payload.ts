@@ -127,7 +127,7 @@ class Copy {
   /** The first of what was found in the text as a whole that ends behind the position at hand. */
   #nextFound = 0;
   #at = 0;
-  /** Of the containers around the value at hand. */
+  /** So many containers are around the value at hand. */
   #depth = 0;
   readonly #edits: TextEdit[] = [];
 

@@ -73,13 +73,15 @@ export function isFoldable(text: string): boolean {
 
 /** The same of the strings and keys of a payload, by its text. */
 export function mayHoldFoldable(payloadText: string): boolean {
-  if (payloadText !== lastPayload.text)
-    lastPayload = { text: payloadText, mayHold: FOLDABLE_IN_JSON.test(payloadText) };
+  if (payloadText !== lastPayload.text) {
+    lastPayload.text = payloadText;
+    lastPayload.mayHold = FOLDABLE_IN_JSON.test(payloadText);
+  }
   return lastPayload.mayHold;
 }
 
 /** It is asked for by each filter, and by what replaces what they find. */
-let lastPayload = { text: '', mayHold: false };
+const lastPayload = { text: '', mayHold: false };
 
 /** undefined: it is the text itself. */
 export function folded(text: string): Folded | undefined {
