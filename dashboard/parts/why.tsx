@@ -308,8 +308,8 @@ export function Unmet({ conditions }: { conditions: readonly ConditionUnmet[] })
         <li key={condition + (operator ?? '')}>
           <code>
             <Literal text={condition} />
-          </code>{' '}
-          {operator} does not hold{absent ? ': no value is there' : ''}
+          </code>
+          {operator && `: “${OPERATOR_WORDS[operator] ?? operator}”`} does not hold{absent ? ': no value is there' : ''}
         </li>
       ))}
     </ul>

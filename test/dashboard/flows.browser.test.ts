@@ -67,7 +67,7 @@ async function flows(): Promise<void> {
       'block_action',
       'high',
       'arguments.amount',
-      'gt',
+      'is more than',
       '1000',
       '/arguments/amount',
       'decided',

@@ -215,8 +215,8 @@ async function policies(): Promise<void> {
     await dialog.getByRole('button', { name: 'Try', exact: true }).click();
     await dialog.getByText('by the policies in force would be').waitFor();
     const says = await told(dialog.getByRole('status'));
-    t.match(says, /contested .*payload\.amount gt .*at \/amount/, 'what matches, with its reason');
-    t.match(says, /exact did not match .*account eq does not hold/, 'and what does not, with its own');
+    t.match(says, /contested .*payload\.amount is more than .*at \/amount/, 'what matches, with its reason');
+    t.match(says, /exact did not match .*account ?: “is exactly” does not hold/, 'and what does not, with its own');
     await axeInBothSchemes(t, page, 'an event tried on the policies in force');
     page.once('dialog', (asked) => void asked.accept());
     await page.keyboard.press('Escape');
@@ -258,8 +258,8 @@ async function tryDraft(t: Test, page: Page, begin: () => Promise<unknown>): Pro
   await tryIt.click();
   await dialog.getByText('would not match').waitFor();
   const unmet = await told(says.getByRole('list', { name: 'Conditions that did not hold' }));
-  t.match(unmet, /arguments\.amount gt does not hold/);
-  t.match(unmet, /arguments\.to exists does not hold: no value is there/);
+  t.match(unmet, /arguments\.amount ?: “is more than” does not hold/);
+  t.match(unmet, /arguments\.to ?: “exists” does not hold: no value is there/);
   t.notMatch(unmet, /\btool\b/, 'not what did hold');
   await axeInBothSchemes(t, page, 'an event that does not match');
   await dialog.getByLabel('Event', { exact: true }).selectOption('written');
@@ -268,7 +268,7 @@ async function tryDraft(t: Test, page: Page, begin: () => Promise<unknown>): Pro
   await dialog.getByRole('checkbox', { name: 'block' }).check();
   await tryIt.click();
   await dialog.getByText('would match, and by this policy alone be').waitFor();
-  t.match(await told(says), /blocked .*arguments\.amount gt at \/arguments\/amount/);
+  t.match(await told(says), /blocked .*arguments\.amount is more than .*at \/arguments\/amount/);
   await dialog.getByLabel('Payload (JSON)').fill('{ "tool": ');
   await tryIt.click();
   await dialog.getByText('This is no JSON: payload.').waitFor();

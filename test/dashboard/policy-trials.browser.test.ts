@@ -97,7 +97,7 @@ async function trials(): Promise<void> {
       t.match(await told(result.getByRole('region', { name: 'By agent' })), /payer \d+ 2/);
       t.match(await told(result.getByRole('region', { name: 'By tool' })), /pay \d+ 2/);
       const samples = result.getByRole('region', { name: 'Samples' });
-      t.match(await told(samples), /allowed → blocked .*arguments\.amount gt .*\/arguments\/amount/);
+      t.match(await told(samples), /allowed → blocked .*arguments\.amount is more than .*\/arguments\/amount/);
       await axeInBothSchemes(t, page, 'a backtest');
       const before = await told(result);
       await page.reload();
