@@ -410,7 +410,7 @@ async function form(): Promise<void> {
     const json = await conditionsText(page.getByRole('dialog'));
     for (const wrong of ['{ "tool": ', '{ "amount": { "gt": "many" } }']) {
       await json.fill(wrong);
-      await preview(page).getByText('once it is sound').waitFor();
+      await preview(page).getByText('once it is valid').waitFor();
       await json.fill('{ "payload.tool": "read_file" }');
       await preview(page).getByText('Would have matched 1 of').waitFor();
     }
