@@ -2,6 +2,7 @@
 // and inference hooks of 10 MB. What they need in an account is made before, by the parent.
 import { randomBytes } from 'node:crypto';
 import { Webhook } from 'standardwebhooks';
+import { getOrMake } from '../src/common/maps.ts';
 import { authorityFile } from '../test/support/certificate.ts';
 import { BAD_JUDGES, startJudges } from '../test/support/judge-servers.ts';
 import { Teardowns, whenEnded } from './ending.ts';
@@ -54,15 +55,11 @@ const made = new Map<string, string>();
 
 /** So many messages of so many bytes, as text: made once. */
 export function textsOf(messages: number, bytes: number): string {
-  const name = `${messages} ${bytes}`;
-  const known = made.get(name);
-  if (known !== undefined) return known;
-  const all = Array.from({ length: messages }, (_, i) => ({
+  const message = (_: unknown, i: number) => ({
     ...{ role: i % 2 === 0 ? 'user' : 'assistant' },
     content: [{ type: 'text', text: `${i} `.padEnd(bytes, 'lorem ipsum ') }],
-  }));
-  made.set(name, JSON.stringify(all));
-  return made.get(name)!;
+  });
+  return getOrMake(made, `${messages} ${bytes}`, () => JSON.stringify(Array.from({ length: messages }, message)));
 }
 
 /** The conversation is its own, so that all of it is new. */

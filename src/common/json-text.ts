@@ -12,7 +12,6 @@ type TextSpan = { start: number; end: number };
 /** `from`: where its key begins. */
 export type Member = TextSpan & { key: string; from: number };
 
-/** Whether it stands between values, and says nothing. */
 const isBlank = (unit: number): boolean => unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09;
 
 /** For values of our own. */

@@ -11,3 +11,10 @@ export function getOrMake<K, V>(kept: Kept<K, V>, key: K, make: () => V): V {
   }
   return value;
 }
+
+/** Keeps one more. Where there are `max` already, these are forgotten: they are made again if they come again. */
+export function remember<K, V>(known: Map<K, V>, key: K, value: V, max: number): V {
+  if (known.size >= max) known.clear();
+  known.set(key, value);
+  return value;
+}

@@ -1,6 +1,6 @@
-// Asks the memory of sequences for all submissions of an event loop tick in one round trip, those of an account in
-// one call (between the rate limits and
-// the decision; quotas/sequence-store.ts). Submissions of one account are counted in the order in which they came.
+// Asks the memory of sequences for all submissions of an event loop tick in one round trip, those of an account in one
+// call (between the rate limits and the decision; quotas/sequence-store.ts). Submissions of one account are counted in
+// the order in which they came.
 // Failure: if it cannot be asked the submissions that wait are refused (fail closed); steps that were kept stay kept.
 import { notRecorded, type ServiceError } from '../common/errors.ts';
 import {

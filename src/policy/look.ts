@@ -1,6 +1,7 @@
 // Judges an event by what its bytes show, before it becomes values (between the codec on bytes and engine.ts).
 // Invariant: what is answered is what the engine would answer; where some rule may match, or a limit's counter is not
 // known, the answer is which rules are left. Where nothing may match, equal limits share one judgement.
+import { remember } from '../common/maps.ts';
 import type { Path } from './conditions/path.ts';
 import type { Closer, IndexedRule, Judgement, RateCheck } from './judgement.ts';
 import type { RateLimitTerms } from './kinds/rate-limit.ts';
@@ -92,8 +93,7 @@ function countedBy({ limits, counted }: Plan, event: TextView, { places, checkOf
   if (judgement === undefined) {
     const rateChecks = limits.map((entry) => checkOf(entry, event));
     judgement = { rateChecks, found: [], sequences: null, redacted: null };
-    if (counted.size >= COUNTED_KNOWN_MAX) counted.clear();
-    counted.set(key, judgement);
+    remember(counted, key, judgement, COUNTED_KNOWN_MAX);
   }
   return judgement;
 }

@@ -16,6 +16,7 @@ import { Periodic } from '../common/async.ts';
 import { notRecorded } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, POLICY_TEXTS_MAX, RULE_CACHE_MAX } from '../common/limits.ts';
+import { remember } from '../common/maps.ts';
 import type { PriceTableRecord } from '../common/prices/price-list.ts';
 import type { RuleSet, RuleSetOptions } from '../policy/engine.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
@@ -222,10 +223,9 @@ export class RegistryCache {
   #namesOf(account: string): Names {
     let names = this.#names.get(account);
     if (names === undefined) {
-      if (this.#names.size >= KEY_CACHE_MAX) this.#names.clear();
       const [policies, prices] = [this.#keys.policies(account), this.#keys.prices(account)];
       names = { policies, prices, agentPrefix: this.#keys.agent(account, '') };
-      this.#names.set(account, names);
+      remember(this.#names, account, names, KEY_CACHE_MAX);
     }
     return names;
   }

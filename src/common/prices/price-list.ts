@@ -5,9 +5,11 @@
 // that are no wildcards; else the one that began later; else the one that stands first.
 // Invariant: whole numbers alone. The products of tokens and prices are summed exactly, and the sum is rounded once, to
 // the nearest millionth, halves up. What has no price is unknown, never 0.
+
 import type { ErrorDetail } from '../../../schemas/error.ts';
 import type { Price, PriceRates } from '../../../schemas/price-table.ts';
 import { isLike } from '../glob.ts';
+import { remember } from '../maps.ts';
 import { parseAmount } from './amount.ts';
 
 /** What is kept of a table: in Redis, and in the registry of ClickHouse. */
@@ -77,13 +79,8 @@ export class PriceList {
   }
 
   #of(model: string): readonly Offer[] {
-    let offers = this.#ofModel.get(model);
-    if (offers === undefined) {
-      offers = this.#offers.filter((offer) => isLike(model, offer.model));
-      if (this.#ofModel.size >= MODELS_MAX) this.#ofModel.clear();
-      this.#ofModel.set(model, offers);
-    }
-    return offers;
+    const like = (offer: Offer) => isLike(model, offer.model);
+    return this.#ofModel.get(model) ?? remember(this.#ofModel, model, this.#offers.filter(like), MODELS_MAX);
   }
 }
 

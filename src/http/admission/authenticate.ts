@@ -5,9 +5,11 @@
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to
 // an agent may touch is inspected where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, no caller is admitted unchecked.
+
 import type { Permission } from '../../../schemas/closed-sets.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../../common/limits.ts';
+import { remember } from '../../common/maps.ts';
 import { parseApiKey } from '../../registry/api-key-text.ts';
 import type { RegistryCache } from '../../registry/cache.ts';
 import { type Principal, RIGHTS } from '../../registry/principal.ts';
@@ -62,10 +64,8 @@ export class Authenticator {
       this.#hashes.delete(asked.authorization);
       throw invalidToken();
     }
-    if (!this.#hashes.has(asked.authorization)) {
-      if (this.#hashes.size >= KEY_CACHE_MAX) this.#hashes.clear();
-      this.#hashes.set(asked.authorization, asked.sha256);
-    }
+    if (!this.#hashes.has(asked.authorization))
+      remember(this.#hashes, asked.authorization, asked.sha256, KEY_CACHE_MAX);
     return principal;
   }
 }

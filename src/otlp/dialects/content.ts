@@ -2,6 +2,7 @@
 // dialects). First under the names that are known, then in events of the span, then under any name that says what it is
 // by its last word: `gcp.vertex.agent.llm_request`, `mlflow.spanInputs`, `tool_response`.
 // Invariant: the first place that says something is taken; nothing is found only where nothing came.
+import { remember } from '../../common/maps.ts';
 import {
   type Attributes,
   type AttributeValue,
@@ -276,9 +277,7 @@ function wordOf(name: string): Word | undefined {
   if (SEEN.has(name)) return SEEN.get(name);
   const word = ABOUT_ELSE.test(name) ? undefined : wordIn(name);
   if (name.length > SEEN_CHARACTERS_MAX) return word;
-  if (SEEN.size >= SEEN_MAX) SEEN.clear();
-  SEEN.set(name, word);
-  return word;
+  return remember(SEEN, name, word, SEEN_MAX);
 }
 
 /** By the last word but those of forms: `output` of `gen_ai.output.messages`. */

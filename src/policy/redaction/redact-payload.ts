@@ -53,6 +53,7 @@ export function redact(
   const budget = new Budget(redactUnits(payloadText.length, needles), here);
   budget.spend(payloadText.length);
   const work: Work = {
+    payload,
     redactions,
     budget,
     isOver: false,
@@ -97,6 +98,7 @@ const NO_EDITS: readonly TextEdit[] = [];
  * it may have a folded form.
  */
 type Work = {
+  readonly payload: Json;
   readonly redactions: readonly Redaction[];
   readonly budget: Budget;
   isOver: boolean;
@@ -127,8 +129,6 @@ class Copy {
   /** The first of what was found in the text as a whole that ends behind the position at hand. */
   #nextFound = 0;
   #at = 0;
-  /** So many containers are around the value at hand. */
-  #depth = 0;
   readonly #edits: TextEdit[] = [];
 
   constructor(text: string, work: Work, inside = NOT_INSIDE) {
@@ -192,7 +192,7 @@ class Copy {
     const members = typeof value === 'object' && !Array.isArray(value) ? value : null;
     const spread = this.#spread(scope, members);
     const isNamed = members !== null && this.#work.looksAtNames;
-    const isOwn = this.#depth++ === 0 && this.#inside.level === 0;
+    const isPayload = members !== null && members === this.#work.payload;
     this.#at++;
     for (this.#skipSpace(); this.#text.charCodeAt(this.#at) !== CLOSE_OBJECT; this.#skipComma()) {
       const key = this.#string(scope, KEY, keys);
@@ -202,17 +202,15 @@ class Copy {
       const name = isNamed ? nameBeside(members, key) : undefined;
       const before = this.#edits.length;
       this.#value(below, { key, name, value: members?.[key] ?? null, found: spread?.get(key) ?? NO_SPANS });
-      if (isOwn && this.#edits.length > before) this.#work.changed.push(key);
+      if (isPayload && this.#edits.length > before) this.#work.changed.push(key);
     }
     this.#at++;
-    this.#depth--;
   }
 
   #array(scope: Scope, { key, value }: Member): void {
     const items = Array.isArray(value) ? value : null;
     const spread = this.#spread(scope, items);
     const isNamed = items !== null && this.#work.looksAtNames;
-    this.#depth++;
     this.#at++;
     this.#skipSpace();
     for (let i = 0; this.#text.charCodeAt(this.#at) !== CLOSE_ARRAY; i++, this.#skipComma()) {
@@ -221,7 +219,6 @@ class Copy {
       this.#value(below, { key, name, value: items?.[i] ?? null, found: spread?.get(String(i)) ?? NO_SPANS });
     }
     this.#at++;
-    this.#depth--;
   }
 
   /** What is spread over the strings of one array or object, by their keys; null: nothing. */

@@ -4,7 +4,9 @@
 // same there, without its becoming values. Neighbours with one answer are one run (ingest/resolve-quotas.ts).
 // Invariant: it is what the engine would answer. Rules that read more than type, agent and watched paths, or say
 // anything else than a step or a sink, or had to work hard, or were not sure, are left to the engine each time.
+
 import { mayHoldJson } from '../../common/inner-json.ts';
+import { remember } from '../../common/maps.ts';
 import { Budget, EXPLAIN_UNITS } from '../budget.ts';
 import type { Rule } from '../compile.ts';
 import { conditionsHeld } from '../explain.ts';
@@ -44,9 +46,7 @@ export function toldBy({ conditions, expression, schema, terms }: Rule, of: Rule
 export class ToldByText {
   readonly #known = new Map<string, Told>();
   /** What was found last: mostly it is that again, and its name need not be made. */
-  #last:
-    | { open: readonly IndexedRule[]; agent: string; read: readonly [place: number, value: unknown][]; told: Told }
-    | undefined;
+  #last: { open: readonly IndexedRule[]; agent: string; read: Read; told: Told } | undefined;
 
   /**
    * What an event with these rules open means; a function: what is to be called with what the engine makes of it; null:
@@ -71,12 +71,11 @@ export class ToldByText {
     const { found, sequences, redacted, outside, spends } = judgement;
     if (units > UNITS_MAX || found.length > 0 || redacted !== null || outside !== undefined || spends !== undefined)
       return;
-    if (this.#known.size >= KNOWN_MAX) this.#known.clear();
     const isTraced =
       sequences !== null &&
       [...sequences.marks, ...sequences.sinks.map(({ ask }) => ask)].some(({ scope }) => scope.agent !== null);
     const kept = sequences === null ? null : withoutEvent(sequences);
-    this.#known.set(name, { judgement: { ...judgement, sequences: kept }, isTraced });
+    remember(this.#known, name, { judgement: { ...judgement, sequences: kept }, isTraced }, KNOWN_MAX);
   }
 }
 

@@ -3,6 +3,7 @@
 // The parts of a window are numbered: rolling ones by the sixtieth, calendar ones by the epoch ms of their beginning.
 // Invariant: the part of a time follows from the time alone, so what was spent can be summed again from stored rows.
 // A day begins with the first moment of its date in the zone, so it has 23 or 25 hours where clocks change.
+import { remember } from '../../common/maps.ts';
 
 export type BudgetWindow = { ms: number } | { calendar: Calendar; zone: string };
 type Calendar = 'day' | 'week' | 'month';
@@ -65,9 +66,7 @@ function boundsOf({ calendar, zone }: Extract<BudgetWindow, { calendar: string }
     month: [begin[0], begin[1] + 1, 1],
   }[calendar] as [number, number, number];
   const bounds = { from: firstMomentOf(zone, begin), until: firstMomentOf(zone, next) };
-  if (known.size >= KNOWN_MAX) known.clear();
-  known.set(name, bounds);
-  return bounds;
+  return remember(known, name, bounds, KNOWN_MAX);
 }
 
 /** 0: Sunday. */

@@ -2,8 +2,10 @@
 // quotas/spend-store.ts). Pure.
 // Invariant: a policy whose unit, scope or window changes, or that is reset, has another form, and so other counters;
 // one whose limit changes goes on counting.
+
 import { createHash } from 'node:crypto';
 import type { JsonObject } from '../../../schemas/common.ts';
+import { remember } from '../../common/maps.ts';
 import { type BudgetTerms, scopeText } from '../kinds/spend-budget.ts';
 import type { SpendOf, WindowArgument } from '../quotas/spend-store.ts';
 import { type BudgetWindow, longestMs, windowStarts } from './budget-window.ts';
@@ -74,8 +76,5 @@ export function hashed(text: string): string {
   const before = known.get(text);
   if (before !== undefined) return before;
   const hash = createHash('sha256').update(text).digest('base64url').slice(0, 16);
-  if (text.length > KNOWN_CHARACTERS_MAX) return hash;
-  if (known.size >= KNOWN_MAX) known.clear();
-  known.set(text, hash);
-  return hash;
+  return text.length > KNOWN_CHARACTERS_MAX ? hash : remember(known, text, hash, KNOWN_MAX);
 }

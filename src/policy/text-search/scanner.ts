@@ -9,6 +9,7 @@
 // Failure: TooLong where the units of `begin` are not enough: nothing is settled then, and the event has to be
 // judged where there are more.
 
+import { remember } from '../../common/maps.ts';
 import { Budget, OverBudget, stateUnits, UNCOUNTED_UNITS } from '../budget.ts';
 import type { Detector } from '../detectors/detectors.ts';
 import { Automaton, unitsOfCharacter } from './automaton.ts';
@@ -186,9 +187,7 @@ export class Scanner {
     const isHeld =
       this.#plain.some((plain) => plain.text.isIn(text, this.#budget)) ||
       this.#groups.some((group) => group.holds(text, this.#budget));
-    if (this.#held.size >= HELD_KEYS_MAX) this.#held.clear();
-    if (text.length <= HELD_CHARACTERS_MAX) this.#held.set(text, isHeld);
-    return isHeld;
+    return text.length > HELD_CHARACTERS_MAX ? isHeld : remember(this.#held, text, isHeld, HELD_KEYS_MAX);
   }
 
   /** Does any needle inspect whole numbers? */

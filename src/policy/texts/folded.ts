@@ -6,6 +6,7 @@
 // Invariant: each unit of the folded text comes from a stretch of the text as sent, in the same order, so a finding in
 // the one has its place in the other.
 
+import { remember } from '../../common/maps.ts';
 import { JOINER, streamSafe } from '../../common/stream-safe.ts';
 
 /** `starts[i]` and `ends[i]`: the stretch of the text as sent that unit i of `text` comes from. */
@@ -191,13 +192,7 @@ export function kindOf(character: string, plain = foldedText(character)): number
 
 function foldedCharacter(character: string): string {
   if (character.length > FOLDED_CHARACTERS_MAX) return foldedText(character);
-  let plain = known.get(character);
-  if (plain === undefined) {
-    plain = foldedText(character);
-    if (known.size >= FOLDED_MAX) known.clear();
-    known.set(character, plain);
-  }
-  return plain;
+  return known.get(character) ?? remember(known, character, foldedText(character), FOLDED_MAX);
 }
 
 export function foldedText(text: string): string {
