@@ -1,12 +1,14 @@
 // What the scripts that run tests share: running files, and what test files share in one run.
 // Invariant: what was started here is ended here, also by a signal. A file that does not end in time has failed.
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 
+const run = promisify(execFile);
 export const root = path.dirname(path.dirname(new URL(import.meta.url).pathname));
 const built = path.join(root, 'build', 'test');
 /** What each file printed in the last run, and how it ended. */
@@ -120,40 +122,30 @@ export function processorSeconds() {
   return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS_PER_SECOND;
 }
 
-/** What `loop` takes in milliseconds on two processors of 2026 that do nothing else. */
-const LOOP_MS = 2.5;
-const LOOP_EVERY_MS = 5_000;
+const REFERENCE_EVERY_MS = 30_000;
 
-/** How fast the machine is meanwhile: machines of others share these processors, which then take more for the same. */
-export class Speed {
-  #spent = 0;
-  #loops = 0;
-  #timer = setInterval(() => this.#measure(), LOOP_EVERY_MS);
+/**
+ * What a fixed piece of work takes on this machine meanwhile (scripts/test-reference.mjs). One day's machine takes 461
+ * seconds of processor time for the tests and the next one's 860 for the same, while a loop of arithmetic takes the
+ * same on both: memory is what differs.
+ */
+export class ReferenceWork {
+  #seconds = [];
+  #running = this.#measure();
+  #timer = setInterval(() => (this.#running = this.#measure()), REFERENCE_EVERY_MS);
 
-  constructor() {
-    for (let i = 0; i < 20; i++) loop(); // compiled from then on
-    this.#measure();
-  }
-
-  /** 1: as the bounds are for; 2: half as fast. */
-  end() {
+  /** Resolves with the median in seconds of processor time, and with what all of it took. */
+  async end() {
     clearInterval(this.#timer);
-    return Math.max(1, this.#spent / this.#loops / LOOP_MS);
+    await this.#running;
+    const sorted = this.#seconds.sort((a, b) => a - b);
+    return { median: sorted[sorted.length >> 1], sum: sorted.reduce((sum, value) => sum + value, 0) };
   }
 
-  #measure() {
-    const before = process.cpuUsage();
-    loop();
-    const { user, system } = process.cpuUsage(before);
-    this.#spent += (user + system) / 1000;
-    this.#loops++;
+  async #measure() {
+    const { stdout } = await run(process.execPath, [path.join(root, 'scripts', 'test-reference.mjs')]);
+    this.#seconds.push(Number(stdout) / 1000);
   }
-}
-
-function loop() {
-  let x = 0;
-  for (let i = 0; i < 2_000_000; i++) x = (x * 31 + i) | 0;
-  return x;
 }
 
 /** One ClickHouse engine in a folder of its own. */
