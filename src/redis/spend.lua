@@ -17,6 +17,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local MILLION = 1000000
+-- What is added up stays below what Redis and doubles hold: more is used up, or held, than any limit allows.
+local SPENT_MAX, HELD_MAX = 9e15, 9e14
+-- More output tokens than that are not told apart: beyond 2^53 there is no next number, and no loop ends.
+local TOKENS_MAX = 1e12
 -- Reservations of a scope at once, and scopes that are listed.
 local OPEN_MAX, LISTED_MAX = 10000, 10000
 -- A call whose use is known stays held until its row is stored, at least so long.
@@ -40,65 +44,106 @@ local function resetsAt(op, first, oldest)
   return 0
 end
 
+-- What this call has read, and what it will write at its end: the operations of a batch concern the same few counters. By key of a hash:
+-- a counter; what is added to fields; fields that are set; how long a key is kept at least.
+local counters, added, changed, lives = {}, {}, {}, {}
+local function entryOf(all, key)
+  all[key] = all[key] or {}
+  return all[key]
+end
+
+local function add(key, field, amount)
+  local fields = entryOf(added, key)
+  fields[field] = (fields[field] or 0) + amount
+end
+
+local function addReserved(key, amount)
+  add(key, 'reserved', amount)
+  if counters[key] then counters[key].reserved = counters[key].reserved + amount end
+end
+
+local function set(counter, field, value)
+  counter.fields[field], entryOf(changed, counter.c)[field] = value, value
+end
+
+-- What others keep for longer is not cut short. Each change of a life is written to the append-only file and to replicas, so one lasts a
+-- little longer than it must.
+local LONGER_MS = 60000
+local function lengthen(key, ms) lives[key] = math.max(lives[key] or 0, ms) end
+
 local function letEnd(counter)
-  local released = 0
   while true do
-    local ended = redis.call('ZRANGEBYSCORE', counter.e, '-inf', text(now), 'LIMIT', 0, 500)
-    if #ended == 0 then break end
+    local ended, released = redis.call('ZRANGEBYSCORE', counter.e, '-inf', text(now), 'LIMIT', 0, 500), 0
+    if #ended == 0 then return end
     for _, amount in ipairs(redis.call('HMGET', counter.a, unpack(ended))) do released = released + tonumber(amount or 0) end
     redis.call('HDEL', counter.a, unpack(ended))
     redis.call('ZREM', counter.e, unpack(ended))
+    addReserved(counter.c, -released)
   end
-  if released ~= 0 then redis.call('HINCRBY', counter.c, 'reserved', text(-released)) end
-  return released
 end
 
 local function counterOf(base, op, scope)
-  local counter = { c = base .. ':c:' .. scope, a = base .. ':a:' .. scope, e = base .. ':e:' .. scope, spent = 0, reserved = 0 }
-  local first, oldest, gone = firstPart(op), nil, {}
-  local fields = redis.call('HGETALL', counter.c)
+  local key = base .. ':c:' .. scope
+  if counters[key] then return counters[key] end
+  local counter = { c = key, a = base .. ':a:' .. scope, e = base .. ':e:' .. scope, spent = 0, reserved = 0, fields = {} }
+  local first, gone = firstPart(op), {}
+  local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do
     local name, value = fields[i], fields[i + 1]
     local part = tonumber(name:match('^[sf](%d+)$') or '')
     if part and part < first then gone[#gone + 1] = name
     elseif part then
       counter.spent = counter.spent + tonumber(value)
-      if value ~= '0' and (not oldest or part < oldest) then oldest = part end
-    elseif name == 'reserved' then counter.reserved = tonumber(value) end
+      if value ~= '0' and (not counter.oldest or part < counter.oldest) then counter.oldest = part end
+    end
+    counter.fields[name] = value
   end
-  if #gone > 0 then redis.call('HDEL', counter.c, unpack(gone)) end
-  counter.reserved = counter.reserved - letEnd(counter)
-  counter.first, counter.resets = first, resetsAt(op, first, oldest)
+  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  counter.reserved = tonumber(counter.fields.reserved or 0) + (added[key] and added[key].reserved or 0)
+  counters[key] = counter
+  letEnd(counter)
+  counter.first, counter.resets = first, resetsAt(op, first, counter.oldest)
   return counter
 end
 
--- What others keep for longer is not cut short. Each change of a life is written to the append-only file and to replicas, so one lasts a
--- little longer than it must.
-local LONGER_MS = 60000
-local function lengthen(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, text(ms + LONGER_MS)) end
+local function spend(counter, op)
+  local name = 's' .. text(op.part)
+  local before = tonumber(counter.fields[name] or 0)
+  local amount = math.min(op.amount, math.max(0, SPENT_MAX - before))
+  set(counter, name, text(before + amount))
+  counter.spent = counter.spent + amount
+  if op.amount == 0 or (counter.oldest and counter.oldest <= op.part) then return end
+  counter.oldest = op.part
+  counter.resets = resetsAt(op, counter.first, op.part)
 end
 
--- '1': what was spent before is known.
-local isKnown = {}
-local function knownOf(base)
-  isKnown[base] = isKnown[base] or redis.call('HGET', base .. ':k', 'known') or '0'
-  return isKnown[base]
+-- It is no longer held.
+local function letGo(base, scope, id, amount)
+  local key = base .. ':c:' .. scope
+  redis.call('HDEL', base .. ':a:' .. scope, id)
+  redis.call('ZREM', base .. ':e:' .. scope, id)
+  addReserved(key, -amount)
+  if counters[key] and counters[key].open then counters[key].open = counters[key].open - 1 end
 end
 
-local isListed, isKept = {}, {}
-local function keep(base, counter, op, scope, shown)
-  for _, key in ipairs({ counter.c, counter.a, counter.e }) do lengthen(key, op.life) end
-  local names = base .. ':n'
-  if isListed[names .. scope] == nil then
-    isListed[names .. scope] = true
-    if redis.call('HEXISTS', names, scope) == 0 and redis.call('HLEN', names) < LISTED_MAX then redis.call('HSET', names, scope, shown) end
+-- { known, from } of a policy; known '1': what was spent before is known.
+local begun = {}
+local function begunOf(base)
+  if not begun[base] then
+    local known, from = unpack(redis.call('HMGET', base .. ':k', 'known', 'from'))
+    begun[base] = { known = known or '0', from = from or nil }
   end
-  -- Of a policy, so of a call once.
-  if (isKept[base] or 0) >= op.life then return end
-  isKept[base] = op.life
-  lengthen(names, op.life)
-  lengthen(base .. ':k', op.life)
+  return begun[base]
+end
+local function knownOf(base) return begunOf(base).known end
+
+local isListed = {}
+local function keep(base, counter, op, scope, shown)
+  local names = base .. ':n'
+  for _, key in ipairs({ counter.c, counter.a, counter.e, names, base .. ':k' }) do lengthen(key, op.life) end
+  if isListed[names .. scope] then return end
+  isListed[names .. scope] = true
+  if redis.call('HEXISTS', names, scope) == 0 and redis.call('HLEN', names) < LISTED_MAX then redis.call('HSET', names, scope, shown) end
 end
 
 -- What was seen of the outputs of an agent's calls of a model, as far as this call has read it. `changed` is written at its end.
@@ -142,20 +187,38 @@ end
 
 local function writeSeen()
   for key, one in pairs(seen) do
-    local kept, gone = { 'HSET', key }, { 'HDEL', key }
+    local gone = { 'HDEL', key }
     for scale in pairs(one.changed) do
-      if one.counts[scale] then kept[#kept + 1], kept[#kept + 2] = scale, text(one.counts[scale]) else gone[#gone + 1] = scale end
+      if one.counts[scale] then entryOf(changed, key)[scale] = text(one.counts[scale]) else gone[#gone + 1] = scale end
     end
-    if #kept > 2 then redis.call(unpack(kept)) end
     if #gone > 2 then redis.call(unpack(gone)) end
     if next(one.changed) then lengthen(key, LEARNT_MS) end
   end
 end
 
+-- Also before what reads or deletes it all, and where an operation failed: what was done before it is done whole.
+local function write()
+  writeSeen()
+  for key, fields in pairs(added) do
+    for field, amount in pairs(fields) do
+      if amount ~= 0 then redis.call('HINCRBY', key, field, text(amount)) end
+    end
+  end
+  for key, fields in pairs(changed) do
+    local command = { 'HSET', key }
+    for field, value in pairs(fields) do command[#command + 1], command[#command + 2] = field, value end
+    redis.call(unpack(command))
+  end
+  for key, ms in pairs(lives) do
+    if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, text(ms + LONGER_MS)) end
+  end
+  counters, added, changed, lives, begun, isListed, seen = {}, {}, {}, {}, {}, {}, {}
+end
+
 -- How many output tokens fit into what is left, beside the input.
 local function fitting(op, left)
   if op.rate == 0 then return -1 end
-  local tokens = math.max(0, math.floor((left - op.fixed) * MILLION / op.rate))
+  local tokens = math.max(0, math.min(TOKENS_MAX, math.floor((left - op.fixed) * MILLION / op.rate)))
   while tokens > 0 and op.fixed + math.ceil(tokens * op.rate / MILLION) > left do tokens = tokens - 1 end
   return tokens
 end
@@ -181,6 +244,7 @@ local function reserve(base, op)
   if isKnown ~= '1' and not op.counted then return answer('unknown', 0, left) end
   local held = redis.call('HGET', counter.a, op.id)
   if held then return answer('yes', tonumber(held), left) end
+  counter.open = counter.open or redis.call('ZCARD', counter.e)
   local output = op.output
   if op.expected then
     local usual = percentile(base .. ':h:' .. op.model) or op.guess
@@ -188,14 +252,16 @@ local function reserve(base, op)
   end
   local amount = op.fixed + math.ceil(output * op.rate / MILLION)
   local isOver = amount > left
-  if (isOver and not op.counted) or redis.call('ZCARD', counter.e) >= OPEN_MAX then
+  if (isOver and not op.counted) or counter.open >= OPEN_MAX then
     if op.tried then refuse(base, op) end
     return answer('no', amount, left)
   end
+  if isOver then amount = math.min(amount, HELD_MAX) end
   local ends, reservation, open = text(now + op.hold), base .. ':r:' .. op.id, base .. ':o:' .. op.who
   redis.call('HSET', counter.a, op.id, text(amount))
   redis.call('ZADD', counter.e, ends, op.id)
-  redis.call('HINCRBY', counter.c, 'reserved', text(amount))
+  counter.open = counter.open + 1
+  addReserved(counter.c, amount)
   redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who, 'amount', text(amount), 'ends', ends)
   redis.call('PEXPIRE', reservation, text(2 * op.hold + STORED_MS))
   redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
@@ -224,8 +290,9 @@ local function reservationOf(base, op)
 end
 
 local function hold(base, one, amount)
+  amount = math.min(amount, HELD_MAX)
   redis.call('HSET', base .. ':a:' .. one.scope, one.id, text(amount))
-  redis.call('HINCRBY', base .. ':c:' .. one.scope, 'reserved', text(amount - one.held))
+  addReserved(base .. ':c:' .. one.scope, amount - one.held)
 end
 
 -- One that was refused is open until then.
@@ -275,9 +342,7 @@ local function release(base, op)
   if one.by then return again(one, isKnown) end
   redis.call('DEL', one.key)
   redis.call('ZREM', one.open, one.id)
-  redis.call('HDEL', base .. ':a:' .. one.scope, one.id)
-  redis.call('ZREM', base .. ':e:' .. one.scope, one.id)
-  if one.held then redis.call('HINCRBY', base .. ':c:' .. one.scope, 'reserved', text(-one.held)) end
+  if one.held then letGo(base, one.scope, one.id, one.held) end
   return { 'found', one.scope, one.id, isKnown, '0' }
 end
 
@@ -294,9 +359,9 @@ local function reached(counter, op, place)
   for _, share in ipairs(op.warn) do
     if counter.spent >= share * op.limit then
       local name = 'w' .. tostring(share)
-      local ends, at = (redis.call('HGET', counter.c, name) or ''):match('^(%d+) (.*)$')
+      local ends, at = (counter.fields[name] or ''):match('^(%d+) (.*)$')
       if at == place or not ends or tonumber(ends) <= now then
-        redis.call('HSET', counter.c, name, text(op.ms and now + op.ms or counter.resets) .. ' ' .. place)
+        set(counter, name, text(op.ms and now + op.ms or counter.resets) .. ' ' .. place)
         shares[#shares + 1] = tostring(share)
       end
     end
@@ -308,20 +373,13 @@ end
 local function settle(base, op)
   local counter = counterOf(base, op, op.scope)
   local name, place = 'm' .. op.stream, text(op.place[1]) .. ' ' .. text(op.place[2]) .. ' ' .. text(op.place[3])
-  local mark = redis.call('HGET', counter.c, name)
+  local mark = counter.fields[name]
   if not mark or isAfter(op.place, mark) then
-    local from = tonumber(redis.call('HGET', base .. ':k', 'from') or '')
-    if from and op.at >= from and op.part >= counter.first then
-      redis.call('HINCRBY', counter.c, 's' .. text(op.part), text(op.amount))
-      counter.spent = counter.spent + op.amount
-    end
+    local from = tonumber(begunOf(base).from or '')
+    if from and op.at >= from and op.part >= counter.first then spend(counter, op) end
     local held = op.target ~= '' and redis.call('HGET', counter.a, op.target)
-    if held then
-      redis.call('HDEL', counter.a, op.target)
-      redis.call('ZREM', counter.e, op.target)
-      redis.call('HINCRBY', counter.c, 'reserved', text(-tonumber(held)))
-    end
-    redis.call('HSET', counter.c, name, place)
+    if held then letGo(base, op.scope, op.target, tonumber(held)) end
+    set(counter, name, place)
     keep(base, counter, op, op.scope, op.shown)
   end
   local told = reached(counter, op, place)
@@ -348,39 +406,44 @@ end
 local function begin(base, op)
   redis.call('HSETNX', base .. ':k', 'from', text(now))
   lengthen(base .. ':k', op.life)
-  return { redis.call('HGET', base .. ':k', 'from'), redis.call('HGET', base .. ':k', 'known') or '0' }
+  begun[base] = nil
+  return { begunOf(base).from, knownOf(base) }
 end
 
 -- It is forgotten since it was begun, and perhaps begun again: what was read then is not what arrived before.
-local function isOther(base, op) return op.from and redis.call('HGET', base .. ':k', 'from') ~= text(op.from) end
+local function isOther(base, op) return op.from and begunOf(base).from ~= text(op.from) end
 -- What stored rows of before say of a scope, by part.
 local function fill(base, op)
-  if redis.call('HGET', base .. ':k', 'known') == '1' or isOther(base, op) then return {} end
+  if knownOf(base) == '1' or isOther(base, op) then return {} end
   local counter = counterOf(base, op, op.scope)
-  for i = 1, #op.parts, 2 do redis.call('HSET', counter.c, 'f' .. text(op.parts[i]), text(op.parts[i + 1])) end
+  for i = 1, #op.parts, 2 do set(counter, 'f' .. text(op.parts[i]), text(op.parts[i + 1])) end
   keep(base, counter, op, op.scope, op.shown)
+  write() -- what is read of it from here on has these parts
   return {}
 end
 
 local function known(base, op)
   if not isOther(base, op) then redis.call('HSET', base .. ':k', 'known', '1') end
-  isKnown = {}
+  begun[base] = nil
   return {}
 end
 
 -- Of a Redis that went back: all of it is read from stored rows again.
 local function forget(base)
+  write()
   local scopes = redis.call('HKEYS', base .. ':n')
   for _, scope in ipairs(scopes) do redis.call('DEL', base .. ':c:' .. scope, base .. ':a:' .. scope, base .. ':e:' .. scope) end
-  isKnown, isListed, isKept = {}, {}, {}
   return { text(redis.call('DEL', base .. ':k', base .. ':n')) }
 end
 
 local operations = { reserve = reserve, use = use, unuse = unuse, release = release, settle = settle, read = read, begin = begin, fill = fill, known = known, forget = forget }
 local results = {}
-for i, base in ipairs(KEYS) do
-  local op = cjson.decode(ARGV[i])
-  results[i] = operations[op.op](base, op)
-end
-writeSeen()
-return results
+local isDone, fault = pcall(function()
+  for i, base in ipairs(KEYS) do
+    local op = cjson.decode(ARGV[i])
+    results[i] = operations[op.op](base, op)
+  end
+end)
+write()
+if isDone then return results end
+return type(fault) == 'table' and fault or redis.error_reply(fault)

@@ -78,7 +78,8 @@ t.test('500 prompts at once over 8 fronts on a budget for 100: exactly 100', asy
 t.test('what is held ends by itself: the callers are gone, and left is limit less spent', async (t) => {
   const one = await front(t);
   const of = await budget(one);
-  for (let i = 0; i < 10; i++) await ask(one, of, reserving(`evt-${i}`, 10, { hold: 300 }));
+  const held = Array.from({ length: 10 }, (_, i) => ask(one, of, reserving(`evt-${i}`, 10, { hold: 2_000 })));
+  await Promise.all(held);
   t.match(await ask(one, of, reserving('late', 1)), ['no', '1', '0'], 'all of it is held');
   // Half of them come back with what they used.
   for (let i = 0; i < 5; i++) {
@@ -86,9 +87,37 @@ t.test('what is held ends by itself: the callers are gone, and left is limit les
     await ask(one, of, settling(i + 1, `evt-${i}`, 3));
   }
   t.same(await stateOf(one, of), { spent: 15, reserved: 50 });
-  await sleep(350);
+  await sleep(2_050);
   t.same(await stateOf(one, of), { spent: 15, reserved: 0 });
   t.match(await ask(one, of, reserving('all', 85)), ['yes', '85', '0'], 'to the unit');
+});
+
+t.test('of the largest limit and the lowest price it is said at once what fits', async (t) => {
+  const one = await front(t);
+  const of = await budget(one);
+  for (const [rate, fits] of [
+    [1, '1000000000000'],
+    [9_999, '1000000000000'],
+    [1_000_000_007, '999999992999'],
+  ] as const) {
+    const [word, , , tokens] = await ask(one, of, reserving(`at ${rate}`, 7, { limit: 10 ** 15, rate, output: 1 }));
+    t.same([word, tokens], ['yes', fits]);
+  }
+});
+
+t.test('what is counted stays below what a counter holds, however much events say', async (t) => {
+  const one = await front(t);
+  const of = await budget(one);
+  const most = Number.MAX_SAFE_INTEGER;
+  const each = Array.from({ length: 1_100 }, (_, i) => i + 1);
+  await Promise.all(each.map((i) => ask(one, of, settling(i, '', most))));
+  await Promise.all(each.map((i) => ask(one, of, reserving(`evt-${i}`, most, { counted: true }))));
+  await Promise.all(each.map((i) => ask(one, of, using(`done-${i}`, `evt-${i}`, most))));
+  const { spent, reserved } = await stateOf(one, of);
+  t.ok(spent >= 9e15 && reserved > 9e17);
+  t.match(await ask(one, of, reserving('late', 1)), ['no']);
+  await Promise.all(each.map((i) => ask(one, of, settling(1_100 + i, `evt-${i}`, 0))));
+  t.match(await stateOf(one, of), { reserved: 0 }, 'what was let go of is what was held');
 });
 
 t.test('settlements that come twice, late, or from another', async (t) => {

@@ -244,10 +244,13 @@ function whoOf(agent: string, { trace_id: trace = '', payload }: EventView, mode
   return hashed(JSON.stringify([agent, trace, model, callOf(payload)]));
 }
 
+/** More are not told apart, as in spend.lua. */
+const TOKENS_MAX = 1e12;
+
 /** How many output tokens fit into what is left, beside the input; -1: they do not matter. */
 function fitting({ fixed, rate }: Estimate, left: number): number {
   if (rate === 0) return -1;
-  let tokens = Math.max(0, Math.floor(((left - fixed) * MILLION) / rate));
+  let tokens = Math.max(0, Math.min(TOKENS_MAX, Math.floor(((left - fixed) * MILLION) / rate)));
   while (tokens > 0 && fixed + Math.ceil((tokens * rate) / MILLION) > left) tokens--;
   return tokens;
 }
