@@ -278,7 +278,7 @@ t.test('two deciders at once: one 200, one 409, fifty times', async (t) => {
 });
 
 t.test('what happened meanwhile counts: an agent switched off, a policy made since', async (t) => {
-  const off = await payingAgent({ timeout: 3, on_timeout: 'approve' });
+  const off = await payingAgent({ timeout: 10, on_timeout: 'approve' });
   const [decided, timedOut] = [await pay(off.id), await pay(off.id)];
   await api.patch(`/v1/agents/${off.id}`, { status: 'inactive' });
   t.match(await decide(decided.approval, 'approve'), { status: 409, json: { error: { code: 'agent_inactive' } } });
@@ -287,7 +287,7 @@ t.test('what happened meanwhile counts: an agent switched off, a policy made sin
   const shown = await api.get(`/v1/agents/${off.id}/events/${timedOut.id}`);
   t.match(shown.json.policy_result, { outcome: 'blocked', reason: 'agent_inactive' });
 
-  const since = await payingAgent({ timeout: 5, on_timeout: 'approve' });
+  const since = await payingAgent({ timeout: 15, on_timeout: 'approve' });
   const [byPerson, byTime] = [await pay(since.id), await pay(since.id)];
   const { json: block } = await api.post('/v1/policies', {
     ...{ name: `Block of ${since.id}`, type: 'block_action', actions: ['block'], agent_id: since.id },

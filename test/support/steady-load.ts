@@ -17,7 +17,7 @@ export class Load {
   readonly acknowledged: string[] = [];
   readonly #api: Api;
   readonly #agent: string;
-  readonly #perSecond: number | undefined;
+  readonly #perSecond: number;
   readonly #events = Array.from({ length: BATCH }, (_, n) => ({
     type: 'prompt',
     payload: { n, text: 'some words of a prompt' },
@@ -26,16 +26,15 @@ export class Load {
   #running: Promise<unknown> = Promise.resolve();
   changes = 0;
 
-  /** `perSecond`: events; left out: as many as two clients get through that rest a little. */
-  constructor(api: Api, agent: string, perSecond?: number) {
+  /** `perSecond`: events. */
+  constructor(api: Api, agent: string, perSecond = 1_000) {
     this.#api = api;
     this.#agent = agent;
     this.#perSecond = perSecond;
   }
 
   start(): void {
-    const clients = this.#perSecond === undefined ? [this.#submit(), this.#submit()] : [this.#pace(this.#perSecond)];
-    this.#running = Promise.all([...clients, this.#change()]);
+    this.#running = Promise.all([this.#submit(), this.#change()]);
   }
 
   async stop(): Promise<void> {
@@ -44,15 +43,8 @@ export class Load {
   }
 
   async #submit(): Promise<void> {
-    while (!this.#isOver) {
-      await this.#batch();
-      await sleep(20);
-    }
-  }
-
-  async #pace(perSecond: number): Promise<void> {
     const open = new Set<Promise<void>>();
-    const stepMs = (1000 * BATCH) / perSecond;
+    const stepMs = (1000 * BATCH) / this.#perSecond;
     for (let nextMs = performance.now(); !this.#isOver; nextMs += stepMs) {
       await sleep(Math.max(0, nextMs - performance.now()));
       const sent: Promise<void> = this.#batch().finally(() => open.delete(sent));
