@@ -13,6 +13,10 @@ const AMOUNTS = {
   events: 'toNullable(1)',
 } as const;
 
+/** What events say may come to more than 64 bits hold. No limit is so high; counters stop there, too (spend.lua). */
+const SPENT_MAX = 9_000_000_000_000_000;
+const sumOf = (amounts: string) => `least(sum(toInt128(${amounts})), toInt128(${SPENT_MAX}))`;
+
 export async function settledAmounts(
   clickhouse: ClickHouse,
   account: string,
@@ -33,7 +37,7 @@ export async function settledAmounts(
   const where = new QueryConditions(account).between('received_at', fromMs, toMs).and("settled != ''", {});
   add(
     await clickhouse.query(
-      `SELECT s.3 AS scope, any(s.4) AS shown, toString(${parts}) AS part, toString(sum(s.5)) AS amount
+      `SELECT s.3 AS scope, any(s.4) AS shown, toString(${parts}) AS part, toString(${sumOf('s.5')}) AS amount
        FROM events ARRAY JOIN JSONExtract(settled, 'Array(Tuple(String, String, String, String, Int64))') AS s
        WHERE ${where.sql} AND s.1 = {policy:String} AND s.2 = {unit:String} GROUP BY scope, part`,
       { ...where.params, policy, unit, rolling, part },
@@ -46,10 +50,11 @@ export async function settledAmounts(
     .and('position(settled, {policy:String}) = 0', { policy })
     .equal('agent_id', past.agentId === null ? undefined : [past.agentId]);
   const [scope, shown] = past.per === 'agent' ? ['agent_id', 'agent_id'] : ["'all'", "''"];
+  const amount = sumOf(AMOUNTS[past.of]);
   add(
     await clickhouse.query(
-      `SELECT ${scope} AS scope, any(${shown}) AS shown, toString(${parts}) AS part, toString(sum(${AMOUNTS[past.of]})) AS amount
-       FROM events WHERE ${before.sql} GROUP BY scope, part HAVING sum(${AMOUNTS[past.of]}) > 0`,
+      `SELECT ${scope} AS scope, any(${shown}) AS shown, toString(${parts}) AS part, toString(${amount}) AS amount
+       FROM events WHERE ${before.sql} GROUP BY scope, part HAVING ${amount} > 0`,
       { ...before.params, rolling, part, currency: past.currency },
     ),
   );

@@ -157,6 +157,17 @@ t.test('a new budget knows the past of its window, and a reset begins it again',
   );
 });
 
+t.test('events that say more tokens than numbers hold use a budget up, in rows and in counters', async (t) => {
+  const agent = await agentOf();
+  const events = Array.from({ length: 100 }, () => completion(Number.MAX_SAFE_INTEGER - 1, 1));
+  for (let i = 0; i < 11; i++) await api.post(`/v1/agents/${agent}/events/batch`, { events });
+  const id = await budget(agent, { limit: { tokens: 400 }, window: '1h', estimate: 'worst' });
+  t.ok((await checked(id)).spent >= 9e15, 'the past');
+  for (let i = 0; i < 11; i++) await api.post(`/v1/agents/${agent}/events/batch`, { events });
+  t.ok((await checked(id)).spent >= 9e15);
+  t.match((await post(agent, prompt({ token_count: 1, max_tokens: 1 }))).json.policy_result, { outcome: 'blocked' });
+});
+
 t.test('by every way that events come: batches, large ones, under a key, as spans', async (t) => {
   const agent = await agentOf();
   const name = `spender ${names}`;
