@@ -71,7 +71,6 @@ export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
  */
 type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
 
-/** What handlers work with. */
 /** What those who run the service have to see to. `isOwn`: it keeps its stores itself. `invalid`: accounts. */
 export type CareFound = Pick<ServiceCare, 'dead_entries' | 'store_behind_seconds'> & {
   /** Epoch ms; 0: there was no backup. */
@@ -80,6 +79,7 @@ export type CareFound = Pick<ServiceCare, 'dead_entries' | 'store_behind_seconds
   invalid: readonly string[];
 };
 
+/** What handlers work with. */
 export type Parts = {
   ingest: Pick<Ingest, 'submit'>;
   spans: Pick<SpansIntake, 'submit'>;

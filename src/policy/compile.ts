@@ -98,7 +98,7 @@ export function checkPolicy(input: PolicyInput): void {
  */
 export function checkParts(type: PolicyType, conditions: unknown): void {
   const mistakes = new Mistakes();
-  const { conditions: fields, steps } = readParts(type, conditions, mistakes);
+  const { conditions: fields, steps } = readRule(type, conditions, mistakes);
   const given = conditions as PolicyConditions;
   findIn(type, given, { fields, at: AT }, mistakes);
   for (const { place, terms, conditions: ofStep } of steps) {
@@ -126,20 +126,20 @@ function compileParts(
   compiled?: ReadonlyMap<string, Pattern>,
 ): Omit<Rule, 'policy'> {
   const mistakes = new Mistakes();
-  const parts = readParts(type, conditions, mistakes, compiled);
+  const rule = readRule(type, conditions, mistakes, compiled);
   mistakes.throwIfAny();
-  return { ...parts, terms: parts.terms! };
+  return { ...rule, terms: rule.terms! };
 }
 
-type Parts = Omit<Rule, 'policy' | 'terms' | 'steps'> & { terms: Terms | undefined };
+type RuleRead = Omit<Rule, 'policy' | 'terms' | 'steps'> & { terms: Terms | undefined };
 
 /** Throws PolicyError where the conditions cannot be inspected, one by one. */
-function readParts(
+function readRule(
   type: PolicyType,
   conditions: unknown,
   mistakes: Mistakes,
   compiled?: ReadonlyMap<string, Pattern>,
-): Parts & Pick<Rule, 'steps'> {
+): RuleRead & Pick<Rule, 'steps'> {
   if (!isObject(conditions)) mistakes.add(AT, 'must be an object');
   else if (Buffer.byteLength(exactJson(conditions)) > CONDITIONS_BYTES_MAX)
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
@@ -150,7 +150,7 @@ function readParts(
   return { ...parts, steps: type === 'sequence' ? readSteps(given, reading) : NO_STEPS };
 }
 
-function readEach(type: PolicyType, given: PolicyConditions, at: string, reading: PolicyReading): Parts {
+function readEach(type: PolicyType, given: PolicyConditions, at: string, reading: PolicyReading): RuleRead {
   const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], { type, at }, reading));
   const expression = compileExpression(given['expression'], at, reading);
   const schema =

@@ -16,17 +16,17 @@ type Places = { readonly starts: Int32Array; readonly ends: Int32Array };
 export class Folded {
   readonly text: string;
   readonly #of: string;
-  readonly #parts: Parts;
+  readonly #clusters: Clusters;
   #places: Places | undefined;
 
-  constructor(text: string, of: string, parts: Parts) {
+  constructor(text: string, of: string, clusters: Clusters) {
     this.text = text;
     this.#of = of;
-    this.#parts = parts;
+    this.#clusters = clusters;
   }
 
   get places(): Places {
-    this.#places ??= placesOf(this.#of, this.#parts);
+    this.#places ??= placesOf(this.#of, this.#clusters);
     return this.#places;
   }
 }
@@ -87,17 +87,17 @@ const lastPayload = { text: '', mayHold: false };
 /** undefined: it is the text itself. */
 export function folded(text: string): Folded | undefined {
   if (!isFoldable(text)) return undefined;
-  const parts = partsOf(text);
-  const whole = parts && joined(text, parts);
-  return whole === undefined || whole === text ? undefined : new Folded(whole, text, parts!);
+  const clusters = clustersOf(text);
+  const whole = clusters && joined(text, clusters);
+  return whole === undefined || whole === text ? undefined : new Folded(whole, text, clusters!);
 }
 
 /** Characters with what belongs to them, each of its own stretch: all but units that stand for themselves alone. */
-type Parts = { starts: number[]; ends: number[]; texts: string[] };
+type Clusters = { starts: number[]; ends: number[]; texts: string[] };
 
 /** undefined: each is what it was. */
-function partsOf(text: string): Parts | undefined {
-  const parts: Parts = { starts: [], ends: [], texts: [] };
+function clustersOf(text: string): Clusters | undefined {
+  const clusters: Clusters = { starts: [], ends: [], texts: [] };
   let isChanged = false;
   let kind = kindAt(text, 0);
   for (let i = 0; i < text.length; ) {
@@ -117,14 +117,14 @@ function partsOf(text: string): Parts | undefined {
       const character = text.slice(i, end);
       const plain = isAlone && kind === ITSELF ? character : foldedCharacter(character);
       isChanged ||= plain !== character;
-      parts.starts.push(i);
-      parts.ends.push(end);
-      parts.texts.push(plain);
+      clusters.starts.push(i);
+      clusters.ends.push(end);
+      clusters.texts.push(plain);
     }
     i = end;
     kind = next;
   }
-  return isChanged ? parts : undefined;
+  return isChanged ? clusters : undefined;
 }
 
 /** The place of the last character before the next that may be folded; -1: there is none. `from`: of a plain one. */
@@ -133,7 +133,7 @@ function beforeFoldable(text: string, from: number): number {
   return NEXT_FOLDABLE.test(text) ? NEXT_FOLDABLE.lastIndex - 2 : -1;
 }
 
-function joined(text: string, { starts, ends, texts }: Parts): string {
+function joined(text: string, { starts, ends, texts }: Clusters): string {
   const pieces: string[] = [];
   let from = 0;
   for (let i = 0; i < texts.length; i++) {
@@ -144,20 +144,21 @@ function joined(text: string, { starts, ends, texts }: Parts): string {
   return pieces.join('') + text.slice(from);
 }
 
-function placesOf(text: string, parts: Parts): Places {
+function placesOf(text: string, clusters: Clusters): Places {
   let length = text.length;
-  for (let i = 0; i < parts.texts.length; i++) length += parts.texts[i]!.length - (parts.ends[i]! - parts.starts[i]!);
+  for (let i = 0; i < clusters.texts.length; i++)
+    length += clusters.texts[i]!.length - (clusters.ends[i]! - clusters.starts[i]!);
   const starts = new Int32Array(length);
   const ends = new Int32Array(length);
   let [at, from] = [0, 0];
-  for (let i = 0; i <= parts.texts.length; i++) {
-    const start = parts.starts[i] ?? text.length;
+  for (let i = 0; i <= clusters.texts.length; i++) {
+    const start = clusters.starts[i] ?? text.length;
     for (; from < start; from++) {
       starts[at] = from;
       ends[at++] = from + 1;
     }
-    from = parts.ends[i] ?? from;
-    for (let left = parts.texts[i]?.length ?? 0; left > 0; left--) {
+    from = clusters.ends[i] ?? from;
+    for (let left = clusters.texts[i]?.length ?? 0; left > 0; left--) {
       starts[at] = start;
       ends[at++] = from;
     }
