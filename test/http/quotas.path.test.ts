@@ -52,8 +52,9 @@ t.test('twenty keys of one account record what the account may record; another a
   const sent = { recorded: 0, refused: 0, neighbour: 0 };
   const refusals = new Set<string>();
   const start = performance.now();
-  const seconds = 4;
-  const isOver = () => performance.now() - start > seconds * 1000;
+  // A busy machine takes longer until there is one that may not.
+  const [seconds, secondsMax] = [4, 120];
+  const isOver = () => performance.now() - start > (sent.refused > 0 ? seconds : secondsMax) * 1000;
   const each = keys.map(async (key) => {
     while (!isOver()) {
       const { status, json, headers } = await limited.post(`/v1/agents/${id}/events/batch`, batch, { key });
