@@ -160,11 +160,24 @@ t.test('a new budget knows the past of its window, and a reset begins it again',
 t.test('events that say more tokens than numbers hold use a budget up, in rows and in counters', async (t) => {
   const agent = await agentOf();
   const events = Array.from({ length: 100 }, () => completion(Number.MAX_SAFE_INTEGER - 1, 1));
-  for (let i = 0; i < 11; i++) await api.post(`/v1/agents/${agent}/events/batch`, { events });
-  const id = await budget(agent, { limit: { tokens: 400 }, window: '1h', estimate: 'worst' });
-  t.ok((await checked(id)).spent >= 9e15, 'the past');
-  for (let i = 0; i < 11; i++) await api.post(`/v1/agents/${agent}/events/batch`, { events });
-  t.ok((await checked(id)).spent >= 9e15);
+  const batches = async () => {
+    for (let i = 0; i < 11; i++) await api.post(`/v1/agents/${agent}/events/batch`, { events });
+  };
+  await batches();
+  const conditions = { limit: { tokens: 400 }, window: '1h', estimate: 'worst' };
+  const policy = { name: `budget ${++names}`, type: 'budget', agent_id: agent, actions: ['block'], conditions };
+  const { id } = (await api.post('/v1/policies', policy)).json;
+  // More where a minute ends meanwhile: each has a sum of its own.
+  const isSpent = (amount: number) =>
+    api.until(
+      () => api.get(`/v1/budgets?policy_id=${id}`),
+      ({ json }) => json.items[0]?.spent >= amount,
+    );
+  await isSpent(9e15);
+  t.match(await checked(id), { drift: 0 }, 'the past');
+  await batches();
+  await isSpent(18e15);
+  t.match(await checked(id), { drift: 0 });
   t.match((await post(agent, prompt({ token_count: 1, max_tokens: 1 }))).json.policy_result, { outcome: 'blocked' });
 });
 
