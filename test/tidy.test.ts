@@ -94,11 +94,11 @@ const FOLDER_LINES_MAX: Readonly<Record<string, number>> = {
   'src/otlp': 3_600,
   'src/policy': 16_905,
   'src/process': 950,
-  'src/redis': 3_440,
+  'src/redis': 3_480,
   'src/registry': 9_090,
   'src/stores': 700,
   'src/streams': 2_760,
-  test: 78_950,
+  test: 79_000,
 };
 /** A number that is more above what is there is lowered. */
 const FOLDER_SLACK = 300;

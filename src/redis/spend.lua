@@ -19,7 +19,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local MILLION = 1000000
 -- What is added up stays below what Redis and doubles hold: more is used up, or held, than any limit allows.
 local SPENT_MAX, HELD_MAX = 9e15, 9e14
--- More output tokens than that are not told apart: beyond 2^53 there is no next number, and no loop ends.
+-- More output tokens than that are counted as so many: beyond 2^53 there is no next number, and no loop ends.
 local TOKENS_MAX = 1e12
 -- Reservations of a scope at once, and scopes that are listed.
 local OPEN_MAX, LISTED_MAX = 10000, 10000
@@ -45,25 +45,17 @@ local function resetsAt(op, first, oldest)
 end
 
 -- What this call has read, and what it will write at its end: the operations of a batch concern the same few counters. By key of a hash:
--- a counter; what is added to fields; fields that are set; how long a key is kept at least.
+-- a counter; what is added to `reserved`; fields that are set; how long a key is kept at least.
 local counters, added, changed, lives = {}, {}, {}, {}
-local function entryOf(all, key)
-  all[key] = all[key] or {}
-  return all[key]
-end
-
-local function add(key, field, amount)
-  local fields = entryOf(added, key)
-  fields[field] = (fields[field] or 0) + amount
-end
-
 local function addReserved(key, amount)
-  add(key, 'reserved', amount)
+  added[key] = (added[key] or 0) + amount
   if counters[key] then counters[key].reserved = counters[key].reserved + amount end
 end
 
-local function set(counter, field, value)
-  counter.fields[field], entryOf(changed, counter.c)[field] = value, value
+local function set(key, field, value)
+  changed[key] = changed[key] or {}
+  changed[key][field] = value
+  if counters[key] then counters[key].fields[field] = value end
 end
 
 -- What others keep for longer is not cut short. Each change of a life is written to the append-only file and to replicas, so one lasts a
@@ -99,7 +91,7 @@ local function counterOf(base, op, scope)
     counter.fields[name] = value
   end
   if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
-  counter.reserved = tonumber(counter.fields.reserved or 0) + (added[key] and added[key].reserved or 0)
+  counter.reserved = tonumber(counter.fields.reserved or 0) + (added[key] or 0)
   counters[key] = counter
   letEnd(counter)
   counter.first, counter.resets = first, resetsAt(op, first, counter.oldest)
@@ -110,7 +102,7 @@ local function spend(counter, op)
   local name = 's' .. text(op.part)
   local before = tonumber(counter.fields[name] or 0)
   local amount = math.min(op.amount, math.max(0, SPENT_MAX - before))
-  set(counter, name, text(before + amount))
+  set(counter.c, name, text(before + amount))
   counter.spent = counter.spent + amount
   if op.amount == 0 or (counter.oldest and counter.oldest <= op.part) then return end
   counter.oldest = op.part
@@ -118,7 +110,7 @@ local function spend(counter, op)
 end
 
 -- It is no longer held.
-local function letGo(base, scope, id, amount)
+local function endHold(base, scope, id, amount)
   local key = base .. ':c:' .. scope
   redis.call('HDEL', base .. ':a:' .. scope, id)
   redis.call('ZREM', base .. ':e:' .. scope, id)
@@ -137,20 +129,19 @@ local function begunOf(base)
 end
 local function knownOf(base) return begunOf(base).known end
 
-local isListed = {}
 local function keep(base, counter, op, scope, shown)
   local names = base .. ':n'
   for _, key in ipairs({ counter.c, counter.a, counter.e, names, base .. ':k' }) do lengthen(key, op.life) end
-  if isListed[names .. scope] then return end
-  isListed[names .. scope] = true
+  if counter.isListed then return end
+  counter.isListed = true
   if redis.call('HEXISTS', names, scope) == 0 and redis.call('HLEN', names) < LISTED_MAX then redis.call('HSET', names, scope, shown) end
 end
 
--- What was seen of the outputs of an agent's calls of a model, as far as this call has read it. `changed` is written at its end.
+-- What was seen of the outputs of an agent's calls of a model, as far as this call has read it.
 local seen = {}
 local function seenOf(key)
   if not seen[key] then
-    local one = { counts = {}, all = 0, changed = {} }
+    local one = { counts = {}, all = 0 }
     local fields = redis.call('HGETALL', key)
     for i = 1, #fields, 2 do
       local count = tonumber(fields[i + 1])
@@ -176,33 +167,22 @@ end
 
 local function learn(key, output)
   local one, scale = seenOf(key), text(math.floor(4 * math.log(output + 1) / math.log(2)))
-  one.counts[scale], one.all, one.changed[scale] = (one.counts[scale] or 0) + 1, one.all + 1, true
+  one.counts[scale], one.all = (one.counts[scale] or 0) + 1, one.all + 1
+  set(key, scale, text(one.counts[scale]))
+  lengthen(key, LEARNT_MS)
   if one.all <= LEARNT_MAX then return end
   one.all = 0
   for each, count in pairs(one.counts) do
     local half = math.floor(count / 2)
-    one.counts[each], one.all, one.changed[each] = half > 0 and half or nil, one.all + half, true
-  end
-end
-
-local function writeSeen()
-  for key, one in pairs(seen) do
-    local gone = { 'HDEL', key }
-    for scale in pairs(one.changed) do
-      if one.counts[scale] then entryOf(changed, key)[scale] = text(one.counts[scale]) else gone[#gone + 1] = scale end
-    end
-    if #gone > 2 then redis.call(unpack(gone)) end
-    if next(one.changed) then lengthen(key, LEARNT_MS) end
+    one.counts[each], one.all = half, one.all + half
+    set(key, each, text(half))
   end
 end
 
 -- Also before what reads or deletes it all, and where an operation failed: what was done before it is done whole.
 local function write()
-  writeSeen()
-  for key, fields in pairs(added) do
-    for field, amount in pairs(fields) do
-      if amount ~= 0 then redis.call('HINCRBY', key, field, text(amount)) end
-    end
+  for key, amount in pairs(added) do
+    if amount ~= 0 then redis.call('HINCRBY', key, 'reserved', text(amount)) end
   end
   for key, fields in pairs(changed) do
     local command = { 'HSET', key }
@@ -212,7 +192,7 @@ local function write()
   for key, ms in pairs(lives) do
     if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, text(ms + LONGER_MS)) end
   end
-  counters, added, changed, lives, begun, isListed, seen = {}, {}, {}, {}, {}, {}, {}
+  counters, added, changed, lives, begun, seen = {}, {}, {}, {}, {}, {}
 end
 
 -- How many output tokens fit into what is left, beside the input.
@@ -223,14 +203,15 @@ local function fitting(op, left)
   return tokens
 end
 
--- Of a budget that is tried: the call is made all the same. It is one that is settled already, so nothing is charged for it.
-local function refuse(base, op)
+-- A reservation, open for the completion that names none; it says where it is.
+local function record(base, op, amount, ...)
   local reservation, open, ends = base .. ':r:' .. op.id, base .. ':o:' .. op.who, text(now + op.hold)
-  redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who, 'amount', '0', 'ends', ends, 'by', op.id)
+  redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who, 'amount', text(amount), 'ends', ends, ...)
   redis.call('PEXPIRE', reservation, text(2 * op.hold + STORED_MS))
   redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
   redis.call('ZADD', open, ends, op.id)
   lengthen(open, op.hold)
+  return reservation, open
 end
 
 -- { yes, no, unknown; reserved; left; output tokens that fit, -1: they do not matter; epoch ms of the reset, 0: nothing was spent;
@@ -253,20 +234,16 @@ local function reserve(base, op)
   local amount = op.fixed + math.ceil(output * op.rate / MILLION)
   local isOver = amount > left
   if (isOver and not op.counted) or counter.open >= OPEN_MAX then
-    if op.tried then refuse(base, op) end
+    -- Of a budget that is tried: the call is made all the same. It is one that is settled already, so nothing is charged for it.
+    if op.tried then record(base, op, 0, 'by', op.id) end
     return answer('no', amount, left)
   end
   if isOver then amount = math.min(amount, HELD_MAX) end
-  local ends, reservation, open = text(now + op.hold), base .. ':r:' .. op.id, base .. ':o:' .. op.who
   redis.call('HSET', counter.a, op.id, text(amount))
-  redis.call('ZADD', counter.e, ends, op.id)
+  redis.call('ZADD', counter.e, text(now + op.hold), op.id)
   counter.open = counter.open + 1
   addReserved(counter.c, amount)
-  redis.call('HSET', reservation, 'scope', op.scope, 'agent', op.agent, 'who', op.who, 'amount', text(amount), 'ends', ends)
-  redis.call('PEXPIRE', reservation, text(2 * op.hold + STORED_MS))
-  redis.call('ZREMRANGEBYSCORE', open, '-inf', text(now))
-  redis.call('ZADD', open, ends, op.id)
-  lengthen(open, op.hold)
+  local reservation, open = record(base, op, amount)
   if op.waiting then
     redis.call('SADD', op.waiting, cjson.encode({ reservation, counter.e, open }))
     lengthen(op.waiting, op.hold)
@@ -342,7 +319,7 @@ local function release(base, op)
   if one.by then return again(one, isKnown) end
   redis.call('DEL', one.key)
   redis.call('ZREM', one.open, one.id)
-  if one.held then letGo(base, one.scope, one.id, one.held) end
+  if one.held then endHold(base, one.scope, one.id, one.held) end
   return { 'found', one.scope, one.id, isKnown, '0' }
 end
 
@@ -361,7 +338,7 @@ local function reached(counter, op, place)
       local name = 'w' .. tostring(share)
       local ends, at = (counter.fields[name] or ''):match('^(%d+) (.*)$')
       if at == place or not ends or tonumber(ends) <= now then
-        set(counter, name, text(op.ms and now + op.ms or counter.resets) .. ' ' .. place)
+        set(counter.c, name, text(op.ms and now + op.ms or counter.resets) .. ' ' .. place)
         shares[#shares + 1] = tostring(share)
       end
     end
@@ -378,8 +355,8 @@ local function settle(base, op)
     local from = tonumber(begunOf(base).from or '')
     if from and op.at >= from and op.part >= counter.first then spend(counter, op) end
     local held = op.target ~= '' and redis.call('HGET', counter.a, op.target)
-    if held then letGo(base, op.scope, op.target, tonumber(held)) end
-    set(counter, name, place)
+    if held then endHold(base, op.scope, op.target, tonumber(held)) end
+    set(counter.c, name, place)
     keep(base, counter, op, op.scope, op.shown)
   end
   local told = reached(counter, op, place)
@@ -416,7 +393,7 @@ local function isOther(base, op) return op.from and begunOf(base).from ~= text(o
 local function fill(base, op)
   if knownOf(base) == '1' or isOther(base, op) then return {} end
   local counter = counterOf(base, op, op.scope)
-  for i = 1, #op.parts, 2 do set(counter, 'f' .. text(op.parts[i]), text(op.parts[i + 1])) end
+  for i = 1, #op.parts, 2 do set(counter.c, 'f' .. text(op.parts[i]), text(op.parts[i + 1])) end
   keep(base, counter, op, op.scope, op.shown)
   write() -- what is read of it from here on has these parts
   return {}

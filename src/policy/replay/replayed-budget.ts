@@ -244,7 +244,7 @@ function whoOf(agent: string, { trace_id: trace = '', payload }: EventView, mode
   return hashed(JSON.stringify([agent, trace, model, callOf(payload)]));
 }
 
-/** More are not told apart, as in spend.lua. */
+/** More are counted as so many, as in spend.lua. */
 const TOKENS_MAX = 1e12;
 
 /** How many output tokens fit into what is left, beside the input; -1: they do not matter. */
