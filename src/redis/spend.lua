@@ -77,7 +77,7 @@ end
 local function counterOf(base, op, scope)
   local key = base .. ':c:' .. scope
   if counters[key] then return counters[key] end
-  local counter = { c = key, a = base .. ':a:' .. scope, e = base .. ':e:' .. scope, spent = 0, reserved = 0, fields = {} }
+  local counter = { c = key, a = base .. ':a:' .. scope, e = base .. ':e:' .. scope, spent = 0, fields = {} }
   local first, gone = firstPart(op), {}
   local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do

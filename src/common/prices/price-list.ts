@@ -5,7 +5,6 @@
 // that are no wildcards; else the one that began later; else the one that stands first.
 // Invariant: whole numbers alone. The products of tokens and prices are summed exactly, and the sum is rounded once, to
 // the nearest millionth, halves up. What has no price is unknown, never 0.
-
 import type { ErrorDetail } from '../../../schemas/error.ts';
 import type { Price, PriceRates } from '../../../schemas/price-table.ts';
 import { isLike } from '../glob.ts';

@@ -5,7 +5,6 @@
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to
 // an agent may touch is inspected where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, no caller is admitted unchecked.
-
 import type { Permission } from '../../../schemas/closed-sets.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../../common/limits.ts';

@@ -4,7 +4,6 @@
 // same there, without its becoming values. Neighbours with one answer are one run (ingest/resolve-quotas.ts).
 // Invariant: it is what the engine would answer. Rules that read more than type, agent and watched paths, or say
 // anything else than a step or a sink, or had to work hard, or were not sure, are left to the engine each time.
-
 import { mayHoldJson } from '../../common/inner-json.ts';
 import { remember } from '../../common/maps.ts';
 import { Budget, EXPLAIN_UNITS } from '../budget.ts';

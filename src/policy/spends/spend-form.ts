@@ -2,7 +2,6 @@
 // quotas/spend-store.ts). Pure.
 // Invariant: a policy whose unit, scope or window changes, or that is reset, has another form, and so other counters;
 // one whose limit changes goes on counting.
-
 import { createHash } from 'node:crypto';
 import type { JsonObject } from '../../../schemas/common.ts';
 import { remember } from '../../common/maps.ts';
