@@ -343,7 +343,7 @@ t.test('what repeats make of a pattern is known before it is laid out', async (t
     { seed: SEED, numRuns: runs(2_000) },
   );
   t.ok(compiled > runs(2_000) / 20, `${compiled} patterns`);
-  const took = cpuMs(1, () => t.throws(() => compilePattern(`(?:${'a?-'.repeat(60)}){990}`), /repeats make \d{5,}/));
+  const took = cpuMs(3, () => t.throws(() => compilePattern(`(?:${'a?-'.repeat(60)}){990}`), /repeats make \d{5,}/));
   t.ok(took < 20, `${took} ms`);
 });
 
