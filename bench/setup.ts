@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectCommands, waitUntilReady } from '../src/redis/client.ts';
 import { Keys } from '../src/redis/keys.ts';
-import { Accounts } from '../src/registry/accounts.ts';
+import { Accounts } from '../src/registry/accounts/accounts.ts';
 import { HttpClient } from './http-client.ts';
 import { progress } from './report.ts';
 import type { BenchService } from './service.ts';

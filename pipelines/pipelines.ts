@@ -30,7 +30,7 @@ import type { Metrics } from '../src/metrics/metrics.ts';
 import type { Log } from '../src/process/log.ts';
 import type { Commands } from '../src/redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../src/redis/keys.ts';
-import type { RetentionSettings } from '../src/registry/account-retention.ts';
+import type { RetentionSettings } from '../src/registry/accounts/account-retention.ts';
 import { StreamReader } from '../src/streams/consume.ts';
 import { EVENT_GROUPS, ensureGroups, type Group, JOURNAL_GROUPS, SIGNAL_GROUPS } from '../src/streams/groups.ts';
 import { acquireLease, type Lease, LeaseLost } from '../src/streams/lease.ts';

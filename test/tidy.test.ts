@@ -24,7 +24,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/streams\//, /^(schemas|src\/redis)\//],
   [/^src\/egress\//, /^schemas\//],
   [/^src\/checks\//, /^(schemas|src\/checks|src\/egress)\//],
-  [/^src\/registry\//, /^(schemas|src\/redis|src\/policy|src\/egress)\//],
+  [/^src\/registry\//, /^(schemas|src\/registry|src\/redis|src\/policy|src\/egress)\//],
   [/^src\/otlp\//, /^(schemas|src\/otlp|src\/redis|src\/registry)\//],
   [
     /^src\/ingest\//,

@@ -5,7 +5,7 @@ import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.t
 import { makeKeys } from '../src/composition/clients.ts';
 import { readConfig } from '../src/process/config.ts';
 import { connectCommands } from '../src/redis/client.ts';
-import { Accounts } from '../src/registry/accounts.ts';
+import { Accounts } from '../src/registry/accounts/accounts.ts';
 import { Api } from './support/api.ts';
 import { pause } from './support/raw-http.ts';
 import { opened } from './support/redis.ts';

@@ -16,6 +16,14 @@ import { readAsset } from '../../src/process/assets.ts';
 import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';
 import {
+  type DeliveryRecord,
+  deliveryRow,
+  enqueueWrites,
+  laneName,
+  newRecord,
+  notErased,
+} from '../../src/registry/alerts/deliveries.ts';
+import {
   AGAIN,
   absent,
   type CommandArgs,
@@ -25,14 +33,6 @@ import {
   is,
   type RegistryStore,
 } from '../../src/registry/commit.ts';
-import {
-  type DeliveryRecord,
-  deliveryRow,
-  enqueueWrites,
-  laneName,
-  newRecord,
-  notErased,
-} from '../../src/registry/deliveries.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 import { matches } from './alert-filter.ts';
 import { QueueDepths } from './queue-depths.ts';

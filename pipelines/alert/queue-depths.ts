@@ -2,8 +2,8 @@
 // Read once per batch and counted on from there: pipelines that enqueue at the same moment may pass the bound by a
 // batch.
 import type { AlertRecord } from '../../schemas/alert.ts';
+import { ACCOUNT_WAITING_MAX, LANE_WAITING_MAX, laneOf } from '../../src/registry/alerts/deliveries.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
-import { ACCOUNT_WAITING_MAX, LANE_WAITING_MAX, laneOf } from '../../src/registry/deliveries.ts';
 
 export class QueueDepths {
   readonly #lanes: Map<string, number>;

@@ -13,6 +13,15 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
+import {
+  claimGuards,
+  type DeliveryRecord,
+  type DeliveryState,
+  deliveryRow,
+  dequeueWrites,
+  enqueueWrites,
+  withAttempt,
+} from '../../src/registry/alerts/deliveries.ts';
 import { auditLog, SYSTEM, updateDetails } from '../../src/registry/audit.ts';
 import {
   type Change,
@@ -22,15 +31,6 @@ import {
   is,
   type RegistryStore,
 } from '../../src/registry/commit.ts';
-import {
-  claimGuards,
-  type DeliveryRecord,
-  type DeliveryState,
-  deliveryRow,
-  dequeueWrites,
-  enqueueWrites,
-  withAttempt,
-} from '../../src/registry/deliveries.ts';
 import type { AttemptResult, ChannelSender } from './channel.ts';
 import { nextAttemptAt } from './schedule.ts';
 

@@ -1,6 +1,6 @@
 // When a delivery is tried again, and when its target or its host is left alone (used by the worker).
 // Pure but for what it counts.
-import { hostOfLane } from '../../src/registry/deliveries.ts';
+import { hostOfLane } from '../../src/registry/alerts/deliveries.ts';
 import type { AttemptResult } from './channel.ts';
 
 const SECOND_MS = 1_000;

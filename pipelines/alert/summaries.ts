@@ -8,7 +8,6 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { Log } from '../../src/process/log.ts';
 import { dueMembers } from '../../src/redis/many-keys.ts';
-import { AGAIN, commit, inRounds, type RegistryStore } from '../../src/registry/commit.ts';
 import {
   type DeliveryRecord,
   deliveryRow,
@@ -17,7 +16,8 @@ import {
   newRecord,
   notErased,
   withoutAgent,
-} from '../../src/registry/deliveries.ts';
+} from '../../src/registry/alerts/deliveries.ts';
+import { AGAIN, commit, inRounds, type RegistryStore } from '../../src/registry/commit.ts';
 import { deliveryId, windowChange } from './dispatch.ts';
 import { QueueDepths } from './queue-depths.ts';
 import { close, type Window } from './throttle.ts';

@@ -11,7 +11,7 @@ import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { dueMembers } from '../../src/redis/many-keys.ts';
-import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals.ts';
+import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals/approvals.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 

@@ -10,7 +10,7 @@ import type { EventSummary } from '../../schemas/entry.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
-import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals.ts';
+import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals/approvals.ts';
 
 type OpenOptions = ApprovalsOptions & {
   clickhouse: ClickHouse;

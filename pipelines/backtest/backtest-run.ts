@@ -35,7 +35,7 @@ import { PolicyReplay } from '../../src/policy/replay/policy-replay.ts';
 import { replayedEvent } from '../../src/policy/replay/recorded-event.ts';
 import type { SpendAmounts } from '../../src/policy/replay/replayed-budget.ts';
 import { TooManyCounters } from '../../src/policy/replay/replayed-counters.ts';
-import type { BacktestRecord } from '../../src/registry/backtest-record.ts';
+import type { BacktestRecord } from '../../src/registry/policies/backtest-record.ts';
 import type { BacktestStore, KeptState } from './backtest-store.ts';
 import { Tally } from './tally.ts';
 

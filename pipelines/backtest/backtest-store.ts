@@ -11,7 +11,7 @@ import { readAsset } from '../../src/process/assets.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';
-import { type BacktestRecord, memberOf } from '../../src/registry/backtest-record.ts';
+import { type BacktestRecord, memberOf } from '../../src/registry/policies/backtest-record.ts';
 import { Lease } from '../../src/streams/lease.ts';
 import type { KeptTally } from './tally.ts';
 

@@ -24,8 +24,8 @@ import type { Log } from '../../src/process/log.ts';
 import { dueMembers } from '../../src/redis/many-keys.ts';
 import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';
+import { OutgoingFeeds, readOutgoingFeed, readOutgoingState } from '../../src/registry/alerts/outgoing-feeds.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
-import { OutgoingFeeds, readOutgoingFeed, readOutgoingState } from '../../src/registry/outgoing-feeds.ts';
 import { acquireLease, type Lease, LeaseLost, whileHeld } from '../../src/streams/lease.ts';
 import type { BatchSender, SendResult } from './batch-sender.ts';
 

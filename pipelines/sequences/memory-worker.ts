@@ -10,10 +10,10 @@ import { memoryName } from '../../src/policy/kinds/sequence.ts';
 import { SequenceStore } from '../../src/policy/quotas/sequence-store.ts';
 import type { Log } from '../../src/process/log.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { traceKeyOf } from '../../src/registry/accounts/trace-key.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
-import { readPolicy } from '../../src/registry/policy-record.ts';
-import { traceKeyOf } from '../../src/registry/trace-key.ts';
+import { readPolicy } from '../../src/registry/policies/policy-record.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { MemoryBuild } from './memory-build.ts';
 

@@ -7,7 +7,7 @@ import { Periodic } from '../../src/common/async.ts';
 import type { Log } from '../../src/process/log.ts';
 import { dueMembers } from '../../src/redis/many-keys.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
-import { Policies } from '../../src/registry/policies.ts';
+import { Policies } from '../../src/registry/policies/policies.ts';
 
 const POLL_MS = 5_000;
 const AT_ONCE = 100;

@@ -24,8 +24,8 @@ import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { auditLog, SYSTEM } from '../../src/registry/audit.ts';
+import { countAgain } from '../../src/registry/budgets/counted-again.ts';
 import { commit } from '../../src/registry/commit.ts';
-import { countAgain } from '../../src/registry/counted-again.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 import { type Chained, type ChainWriter, groupByAccount } from './chain.ts';
 

@@ -19,7 +19,7 @@ import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
 import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import { countAgainNow } from '../../src/registry/counted-again.ts';
+import { countAgainNow } from '../../src/registry/budgets/counted-again.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 
 // A Redis that lost its heads, or went back in time: the chain continues behind its newest block in ClickHouse, with a

@@ -20,7 +20,7 @@ import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import { SYSTEM } from '../../src/registry/audit.ts';
-import { revisionTexts } from '../../src/registry/revision-texts.ts';
+import { revisionTexts } from '../../src/registry/policies/revision-texts.ts';
 import type { BinaryCommandArgs, DeadLetterFields } from '../../src/streams/consume.ts';
 import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
@@ -197,7 +197,7 @@ function revisionTable(changes: readonly Change[]): Table {
 
 /**
  * undefined: the policy went with its agent, and so do its revisions. Of a policy that is written again
- * (src/registry/history.ts) no more is known than the revision that it is at.
+ * (src/registry/recovery/history.ts) no more is known than the revision that it is at.
  */
 function revisionOf({ audit, at }: JournalEntry, id: string, record: Policy | null) {
   const log = audit.find((one) => one.resource_type === 'policy' && one.resource_id === id);

@@ -26,7 +26,7 @@ import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import { type KeptOfAll, keptOfAll, type RetentionSettings } from '../../src/registry/account-retention.ts';
+import { type KeptOfAll, keptOfAll, type RetentionSettings } from '../../src/registry/accounts/account-retention.ts';
 
 /** Between two looks. */
 const LOOK_MS = 10_000;

@@ -6,7 +6,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { AccountRecord } from '../../src/registry/accounts.ts';
+import type { AccountRecord } from '../../src/registry/accounts/accounts.ts';
 import { heartbeatOf } from './silence.ts';
 
 export type Watched = { account: string; agent: string };

@@ -13,9 +13,9 @@ import { API_KEYS_MAX } from '../common/limits.ts';
 import { refuseLostRegistry } from '../composition/clients.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { refuseOutside, retentionOf } from '../registry/account-retention.ts';
-import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
-import { ApiKeys } from '../registry/api-keys.ts';
+import { refuseOutside, retentionOf } from '../registry/accounts/account-retention.ts';
+import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts/accounts.ts';
+import { ApiKeys } from '../registry/accounts/api-keys.ts';
 import { type Command, type Context, UsageError, wholeNumber } from './context.ts';
 import { withRedis } from './with-redis.ts';
 
@@ -120,7 +120,7 @@ export const accountDelete: Command = async (context) => {
       );
     }
     // With what it needs to know of policies and alerts, this command alone takes as long to load as all others.
-    const { removeAccount } = await import('../registry/account-removal.ts');
+    const { removeAccount } = await import('../registry/accounts/account-removal.ts');
     const removed = await removeAccount(given, account, system()).catch((error: unknown) => {
       throw asUsage(error);
     });

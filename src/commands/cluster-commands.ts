@@ -5,7 +5,7 @@ import { MEMBER_MS } from '../common/limits.ts';
 import { type Commands, isCluster } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { redisTime } from '../redis/time.ts';
-import { Accounts } from '../registry/accounts.ts';
+import { Accounts } from '../registry/accounts/accounts.ts';
 import { positionOf } from '../streams/read-barrier.ts';
 import { readersOf } from '../streams/stored-so-far.ts';
 import type { Command } from './context.ts';

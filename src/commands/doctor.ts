@@ -23,7 +23,7 @@ import { type Config, environmentWith, givenSettings } from '../process/config.t
 import { userFacingMessage } from '../process/report-failure.ts';
 import { type Commands, mastersOf } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
-import { presenceOf } from '../registry/presence.ts';
+import { presenceOf } from '../registry/recovery/presence.ts';
 import { clickhouseFault } from '../stores/faults.ts';
 import type { Command } from './context.ts';
 

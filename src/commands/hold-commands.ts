@@ -1,8 +1,8 @@
 // `gatehouse hold …`: what is kept of an account whatever its age, for an operator who has no key of it.
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
 import { HOLDS_MAX } from '../common/limits.ts';
-import { DEFAULT_NAME } from '../registry/accounts.ts';
-import { Holds } from '../registry/holds.ts';
+import { DEFAULT_NAME } from '../registry/accounts/accounts.ts';
+import { Holds } from '../registry/accounts/holds.ts';
 import { accountOf, asUsage, system } from './account-commands.ts';
 import { type Command, type Context, UsageError } from './context.ts';
 import { withRedis } from './with-redis.ts';

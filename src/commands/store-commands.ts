@@ -27,10 +27,10 @@ import { Service } from '../process/lifecycle.ts';
 import { createLog } from '../process/log.ts';
 import { userFacingMessage, writeToTerminal } from '../process/report-failure.ts';
 import type { RegistryStore } from '../registry/commit.ts';
-import { bringForward } from '../registry/recovery.ts';
-import { rebuildRegistry } from '../registry/restore.ts';
-import { restoreApprovals } from '../registry/restore-approvals.ts';
-import { restoreDeliveries } from '../registry/restore-deliveries.ts';
+import { bringForward } from '../registry/recovery/recovery.ts';
+import { rebuildRegistry } from '../registry/recovery/restore.ts';
+import { restoreApprovals } from '../registry/recovery/restore-approvals.ts';
+import { restoreDeliveries } from '../registry/recovery/restore-deliveries.ts';
 import { type Command, withAddresses } from './context.ts';
 
 export const migrateCommand: Command = async ({ config, print }) => {

@@ -22,8 +22,8 @@ import { clickhouseReady, makeClickHouse, migrateTables, STORES_READY_MS_MAX } f
 import { StateDir } from '../embedded/state-dir.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
 import { nowOf, type RegistryStore } from '../registry/commit.ts';
-import { recordDeletion, rewriteResources } from '../registry/history.ts';
-import { presenceOf } from '../registry/presence.ts';
+import { recordDeletion, rewriteResources } from '../registry/recovery/history.ts';
+import { presenceOf } from '../registry/recovery/presence.ts';
 import { countDeadLetters, readersOf, waitUntilStored } from '../streams/stored-so-far.ts';
 import { type Command, type Context, UsageError } from './context.ts';
 import { rebuildFromTables } from './store-commands.ts';

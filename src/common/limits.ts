@@ -58,7 +58,7 @@ export const SEQUENCE_SCOPES_MAX = 10_000;
 export const SEQUENCES_ACTIVE_MAX = 20;
 /** A process that makes a memory known and says nothing for so long has died; as sequences.lua has it. */
 export const SEQUENCE_LEASE_MS = 10_000;
-/** A change of policies, agents or keys is in force on every front within this (registry/cache.ts). */
+/** A change of policies, agents or keys is in force on every front within this (registry/cache/cache.ts). */
 export const IN_FORCE_MS = 1_000;
 /**
  * From when a submission is taken in hand, with the policies by which it is judged, to its append: what is later is

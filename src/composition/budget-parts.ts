@@ -2,7 +2,7 @@
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { settledAmounts } from '../../clickhouse/queries/settled-amounts.ts';
 import type { SpendStore } from '../policy/quotas/spend-store.ts';
-import { Budgets } from '../registry/budgets.ts';
+import { Budgets } from '../registry/budgets/budgets.ts';
 import type { RegistryStore } from '../registry/commit.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
 import { untilAnswered } from '../streams/submissions-in-hand.ts';

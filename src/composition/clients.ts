@@ -24,9 +24,9 @@ import {
   waitUntilReady,
 } from '../redis/client.ts';
 import { Keys } from '../redis/keys.ts';
-import { Accounts } from '../registry/accounts.ts';
-import { adoptRegistry, presenceOf } from '../registry/presence.ts';
-import { bringForward, type KnownRegistry } from '../registry/recovery.ts';
+import { Accounts } from '../registry/accounts/accounts.ts';
+import { adoptRegistry, presenceOf } from '../registry/recovery/presence.ts';
+import { bringForward, type KnownRegistry } from '../registry/recovery/recovery.ts';
 import { clickhouseFault, isFinal, redisFault, StoreError, shownAddress } from '../stores/faults.ts';
 import { installationIdOf, otherInstallation } from '../stores/installation.ts';
 import { RedisWatch } from '../stores/redis-watch.ts';

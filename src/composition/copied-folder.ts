@@ -11,7 +11,7 @@ import { findMissing, noteGap } from '../commands/close-gap.ts';
 import type { Config } from '../process/config.ts';
 import type { Log } from '../process/log.ts';
 import { waitUntilReady } from '../redis/client.ts';
-import { Accounts } from '../registry/accounts.ts';
+import { Accounts } from '../registry/accounts/accounts.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
 import { makeClickHouse, makeCommands, makeKeys, STORES_READY_MS_MAX } from './clients.ts';
 

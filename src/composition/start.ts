@@ -13,7 +13,7 @@ import { createLog } from '../process/log.ts';
 import { reportFailure, writeToTerminal } from '../process/report-failure.ts';
 import type { Commands } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
-import { isHistoryExpected } from '../registry/history.ts';
+import { isHistoryExpected } from '../registry/recovery/history.ts';
 import { StoreError } from '../stores/faults.ts';
 import { unsafeSentence } from '../stores/redis-watch.ts';
 import {

@@ -12,7 +12,7 @@ import type { Allowance, Allowances, Allowed } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { OutsideAnswer, WatchVerdict } from '../policy/outside.ts';
 import type { Keys } from '../redis/keys.ts';
-import type { RegistryCache } from '../registry/cache.ts';
+import type { RegistryCache } from '../registry/cache/cache.ts';
 import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';

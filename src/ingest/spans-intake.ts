@@ -11,8 +11,8 @@ import { type SpansForm, type SpansOutcome, successBody, typeOf } from '../otlp/
 import type { OtlpSignal } from '../otlp/span.ts';
 import type { SpanAgents } from '../otlp/span-agents.ts';
 import type { Log } from '../process/log.ts';
-import type { RegistryCache } from '../registry/cache.ts';
-import type { Actor } from '../registry/principal.ts';
+import type { Actor } from '../registry/accounts/principal.ts';
+import type { RegistryCache } from '../registry/cache/cache.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import type { HeldRequest, HeldSpans } from '../streams/held-spans.ts';
 import type { SpanNotes } from '../streams/span-notes.ts';

@@ -6,9 +6,9 @@
 import type { Agent, AgentCreate, AgentRecord } from '../../schemas/agent.ts';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
 import { ServiceError } from '../common/errors.ts';
+import type { Actor } from '../registry/accounts/principal.ts';
 import type { Agents } from '../registry/agents.ts';
 import type { NewAgents } from '../registry/new-agents.ts';
-import type { Actor } from '../registry/principal.ts';
 import type { AgentRef, ResolvedAgent } from './span-owners.ts';
 
 type NamedAgent = Extract<AgentRef, { name: string }>;

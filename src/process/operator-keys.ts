@@ -1,7 +1,7 @@
 // The keys of operators, as the setting GATEHOUSE_OPERATOR_KEYS has them: `name:key`, separated by commas or lines.
 // Used by config.ts, which refuses what is not sound, and by admission, which knows callers by them.
-// Invariant: an operator's key begins with `gop_`, which no key of an account does (registry/api-key-text.ts), so
-// neither can ever be taken for the other.
+// Invariant: an operator's key begins with `gop_`, which no key of an account does (registry/accounts/api-key-text.ts),
+// so neither can ever be taken for the other.
 
 type OperatorKey = { name: string; key: string };
 

@@ -16,10 +16,11 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import type { Keys } from '../redis/keys.ts';
-import { countQuotaOf, overCount } from './account-quota.ts';
-import type { AccountRecord } from './accounts.ts';
-import { inactiveWrites } from './active-policies.ts';
-import { type ApiKeyRecord, dropIndex, orphanDetails, revocationWrites } from './api-keys.ts';
+import { countQuotaOf, overCount } from './accounts/account-quota.ts';
+import type { AccountRecord } from './accounts/accounts.ts';
+import { type ApiKeyRecord, dropIndex, orphanDetails, revocationWrites } from './accounts/api-keys.ts';
+import { holdOn, onHold } from './accounts/holds.ts';
+import { type Actor, isWithin } from './accounts/principal.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
   AGAIN,
@@ -36,9 +37,8 @@ import {
   type RegistryStore,
 } from './commit.ts';
 import { type Erasure, erasureReport } from './erasures.ts';
-import { holdOn, onHold } from './holds.ts';
 import { type Listed, type NamedFilter, type Page, pageOf, placeOf } from './lists.ts';
-import { type Actor, isWithin } from './principal.ts';
+import { inactiveWrites } from './policies/active-policies.ts';
 
 type Registered = { agent: Agent; created: boolean; differs: boolean };
 /** Any of the names, and any of the states; `down`: an `agent_down` was raised, and it has not been heard since. */

@@ -8,7 +8,7 @@ import type { AuditAction, ResourceType } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { mintId } from '../common/ids.ts';
-import type { Actor } from './principal.ts';
+import type { Actor } from './accounts/principal.ts';
 
 type Audited = { action: AuditAction; type: ResourceType; id: string; details?: Record<string, unknown> };
 

@@ -16,7 +16,7 @@ import { readAsset } from '../process/assets.ts';
 import { type Commands, RedisUnavailable, redisError, troubleOf, unknownSentence } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import { registryMissing } from './registry-missing.ts';
+import { registryMissing } from './recovery/registry-missing.ts';
 
 /** Where the registry lives. `now`: our clock, epoch ms. */
 export type RegistryStore = { redis: Commands; keys: Keys; now?: () => number };

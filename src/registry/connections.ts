@@ -9,11 +9,11 @@ import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../common/ids.ts';
 import { CONNECTIONS_MAX } from '../common/limits.ts';
 import type { Keys } from '../redis/keys.ts';
+import type { Actor } from './accounts/principal.ts';
 import { answering, type CommandArgs, nowOf, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { NamedRecords } from './named-records.ts';
-import type { Actor } from './principal.ts';
 
 /** Below the 5 s that products wait by default. */
 const TIMEOUT_MS = 4_000;

@@ -13,12 +13,12 @@ import { mintId } from '../common/ids.ts';
 import { CHECKS_MAX } from '../common/limits.ts';
 import { urlProblem, withoutQuery } from '../egress/target-url.ts';
 import type { Keys } from '../redis/keys.ts';
+import type { Actor } from './accounts/principal.ts';
 import { AGAIN, answering, commit, type Guard, inRounds, is, nowOf, present, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { cannotBeKept, NamedRecords } from './named-records.ts';
-import { readPolicy } from './policy-record.ts';
-import type { Actor } from './principal.ts';
+import { readPolicy } from './policies/policy-record.ts';
 
 const TIMEOUT_MS = 1_000;
 const AT_ONCE = 32;

@@ -14,6 +14,7 @@ import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
 import { OF_AGENT_MAX } from '../common/limits.ts';
 import { validationFailed } from '../common/validation.ts';
+import { type Actor, isBound, isWithin, shareOf } from './accounts/principal.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
   AGAIN,
@@ -39,8 +40,7 @@ import {
   tookTooLong,
 } from './idempotency.ts';
 import { fitsNamed, type Listed, type NamedPage, pageOf } from './lists.ts';
-import { type Actor, isBound, isWithin, shareOf } from './principal.ts';
-import { revisionSha256 } from './revision-texts.ts';
+import { revisionSha256 } from './policies/revision-texts.ts';
 
 export type Named = {
   id: string;

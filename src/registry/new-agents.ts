@@ -8,10 +8,10 @@
 import type { Agent, AgentCreate } from '../../schemas/agent.ts';
 import { ServiceError } from '../common/errors.ts';
 import { NEW_AGENTS_A_REQUEST_MAX, NEW_AGENTS_AN_HOUR_MAX } from '../common/limits.ts';
+import { gcra } from './accounts/gcra.ts';
+import type { Actor } from './accounts/principal.ts';
 import { type Agents, keptToAgents } from './agents.ts';
 import { answering, type RegistryStore } from './commit.ts';
-import { gcra } from './gcra.ts';
-import type { Actor } from './principal.ts';
 
 export class NewAgents {
   readonly #store: Pick<RegistryStore, 'redis' | 'keys'>;

@@ -6,11 +6,11 @@ import { isoTime } from '../../schemas/time.ts';
 import type { SavedView, ViewCreate } from '../../schemas/view.ts';
 import { mintId } from '../common/ids.ts';
 import { VIEWS_MAX } from '../common/limits.ts';
+import type { Actor } from './accounts/principal.ts';
 import { answering, nowOf, type RegistryStore } from './commit.ts';
 import type { Created, Idempotency, Keeping } from './idempotency.ts';
 import type { Listed, NamedPage } from './lists.ts';
 import { type Named, NamedRecords } from './named-records.ts';
-import type { Actor } from './principal.ts';
 
 type ViewRecord = SavedView & Named;
 

@@ -2,7 +2,7 @@
 // Once a second: is the registry there (presence.ts)? At the start, after each reconnect and now and then: does Redis
 // keep what it acknowledges (durability.ts)? On a Redis Cluster every master is asked.
 // Invariant: what is refused was not recorded. Between two polls the marks themselves protect: without one nothing is
-// known to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
+// known to the cache (registry/cache/cache.ts) and nothing is changed in the registry (redis/commit.lua).
 // Failure: a Redis that cannot be asked leaves the last answer in force; a caller that needs Redis finds out itself.
 
 import { Cluster } from 'ioredis';
@@ -14,15 +14,15 @@ import type { Log } from '../process/log.ts';
 import { type Commands, mastersOf } from '../redis/client.ts';
 import { mastersWithoutReplica, readDurability } from '../redis/durability.ts';
 import type { Keys } from '../redis/keys.ts';
-import { adoptRegistry, presenceOf, REGISTRY_MISSING } from '../registry/presence.ts';
-import type { Behind } from '../registry/recovery.ts';
-import { registryMissing } from '../registry/registry-missing.ts';
+import { adoptRegistry, presenceOf, REGISTRY_MISSING } from '../registry/recovery/presence.ts';
+import type { Behind } from '../registry/recovery/recovery.ts';
+import { registryMissing } from '../registry/recovery/registry-missing.ts';
 import { StoreError } from './faults.ts';
 
 //   registry missing   every call with a key is 503, `/readyz` is 503 and says `registry_missing`, pipelines rest,
 //                      until `gatehouse registry restore`; then all continue by themselves
 //   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz`
-//                      says `recovering` while it is brought forward (registry/recovery.ts). Looked for at the start
+//                      says `recovering` while it is brought forward (registry/recovery/). Looked for at the start
 //                      and whenever Redis comes back; until then no request is served, unless ClickHouse cannot be
 //                      asked
 //   other installation the settings, this Redis and this ClickHouse do not belong together (installation.ts): a start

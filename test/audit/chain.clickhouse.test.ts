@@ -8,7 +8,7 @@ import { chainPage, insertBlocks } from '../../clickhouse/queries/chain-blocks.t
 import { storedRows } from '../../pipelines/store/stored-rows.ts';
 import { AuditVerifier } from '../../src/audit/verifier.ts';
 import { assetPath } from '../../src/process/assets.ts';
-import { keptNow } from '../../src/registry/account-retention.ts';
+import { keptNow } from '../../src/registry/accounts/account-retention.ts';
 import { startPipelines } from '../pipelines/harness.ts';
 import type { VictimOptions } from '../pipelines/victim.ts';
 import { makeEvent } from '../streams/harness.ts';

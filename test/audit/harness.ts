@@ -6,7 +6,7 @@ import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { AuditVerifier, type VerifyOptions } from '../../src/audit/verifier.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
-import { keptNow } from '../../src/registry/account-retention.ts';
+import { keptNow } from '../../src/registry/accounts/account-retention.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { makeWorld, type World } from '../pipelines/harness.ts';

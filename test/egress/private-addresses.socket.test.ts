@@ -12,7 +12,7 @@ import { GuardedHttps, type Post } from '../../src/egress/guarded-https.ts';
 import { isPublicAddress } from '../../src/egress/public-address.ts';
 import { byNameServers } from '../../src/egress/resolve.ts';
 import { targetUrl } from '../../src/egress/target-url.ts';
-import { targetProblem } from '../../src/registry/alert-target.ts';
+import { targetProblem } from '../../src/registry/alerts/alert-target.ts';
 import { type Script, startDns } from '../support/dns-server.ts';
 import { reasonOf } from '../support/egress-reason.ts';
 import { startReceiver } from '../support/https-receiver.ts';

@@ -5,7 +5,7 @@ import { BufferPool } from '../../src/common/buffer-pool.ts';
 import { SLICE_MS, SubmissionScheduler } from '../../src/http/admission/submission-scheduler.ts';
 import type { ServerOptions } from '../../src/http/server.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
-import type { Refused } from '../../src/registry/request-limit.ts';
+import type { Refused } from '../../src/registry/accounts/request-limit.ts';
 import { EXPIRED, get, KEYS, method, onEach, post, startServer, until, waiting } from '../support/front-server.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 

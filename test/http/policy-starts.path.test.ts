@@ -14,7 +14,7 @@ const block = (name: string, tool: string) => ({
   ...{ name, type: 'block_action', actions: ['block'], conditions: { tool } },
 });
 const agent = (await api.post('/v1/agents', { name: 'payer' })).json.id as string;
-/** Begins while an event waits that came when it was no longer new (registry/approval-review.ts). */
+/** Begins while an event waits that came when it was no longer new (registry/approvals/approval-review.ts). */
 const NEW_MS = 6_000;
 const stop = (
   await api.post('/v1/policies', { ...block('stop', 'wire'), starts_at: new Date(Date.now() + 30_000).toISOString() })

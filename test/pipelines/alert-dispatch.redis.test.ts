@@ -6,7 +6,7 @@ import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts
 import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { Agents } from '../../src/registry/agents.ts';
-import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
+import { dropDeliveriesOf } from '../../src/registry/alerts/deliveries.ts';
 import { actor } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';
 import { SEED } from '../support/seed.ts';

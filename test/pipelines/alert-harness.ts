@@ -9,7 +9,7 @@ import { CHANNELS, type Channel } from '../../schemas/closed-sets.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
-import { Alerts } from '../../src/registry/alerts.ts';
+import { Alerts } from '../../src/registry/alerts/alerts.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
 import { actor, connectStore, journalOf, newAccount } from '../registry/harness.ts';
 import { silent } from '../streams/harness.ts';

@@ -19,7 +19,7 @@ import { SEVERITIES } from '../../schemas/closed-sets.ts';
 
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import { hashedId, isId, mintId, momentOfId, timeOfId } from '../../src/common/ids.ts';
-import { laneOf } from '../../src/registry/deliveries.ts';
+import { laneOf } from '../../src/registry/alerts/deliveries.ts';
 import { SEED } from '../support/seed.ts';
 import { makeSignal } from './alert-harness.ts';
 

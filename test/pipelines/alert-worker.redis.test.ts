@@ -13,8 +13,8 @@ import {
   SENDS_MAX,
 } from '../../pipelines/alert/worker.ts';
 import { Agents } from '../../src/registry/agents.ts';
-import { Deliveries, dropDeliveriesOf, LANE_WAITING_MAX, laneOf } from '../../src/registry/deliveries.ts';
-import { restoreDeliveries } from '../../src/registry/restore-deliveries.ts';
+import { Deliveries, dropDeliveriesOf, LANE_WAITING_MAX, laneOf } from '../../src/registry/alerts/deliveries.ts';
+import { restoreDeliveries } from '../../src/registry/recovery/restore-deliveries.ts';
 import { actor, eventually, journalOf, newAccount, refusal } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';
 import { DELIVERED, FAILS, GONE, later, makeAlertWorld, makeSignal } from './alert-harness.ts';

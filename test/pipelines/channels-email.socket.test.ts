@@ -8,7 +8,7 @@ import { createTransport } from 'nodemailer';
 import t from 'tap';
 import type { Notification } from '../../pipelines/alert/channel.ts';
 import { EmailChannel, mailOf } from '../../pipelines/alert/channels/email.ts';
-import { isMailAddress, targetProblem } from '../../src/registry/alert-target.ts';
+import { isMailAddress, targetProblem } from '../../src/registry/alerts/alert-target.ts';
 import { certificate } from '../support/certificate.ts';
 import { listening } from '../support/listening.ts';
 import { SEED } from '../support/seed.ts';

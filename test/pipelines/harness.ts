@@ -12,7 +12,7 @@ import { type MetricName, Metrics } from '../../src/metrics/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';
-import { foundRegistry } from '../../src/registry/presence.ts';
+import { foundRegistry } from '../../src/registry/recovery/presence.ts';
 import { Appender } from '../../src/streams/append.ts';
 import { StreamReader } from '../../src/streams/consume.ts';
 import { EVENT_GROUPS } from '../../src/streams/groups.ts';

@@ -9,7 +9,7 @@ import { WATCH_GAP_MS, WATCH_TICK_MS } from '../../src/common/limits.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import { Accounts } from '../../src/registry/accounts.ts';
+import { Accounts } from '../../src/registry/accounts/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { IngestHeartbeat } from '../../src/streams/ingest-heartbeat.ts';
 import { actor } from '../registry/harness.ts';

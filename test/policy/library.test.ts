@@ -12,7 +12,7 @@ import type { EventView } from '../../src/policy/judgement.ts';
 import { mistakesOf } from '../../src/policy/policy-work.ts';
 import { JudgingInOrder } from '../../src/policy/sequences/judged-in-order.ts';
 import { assetPath } from '../../src/process/assets.ts';
-import { newPolicy } from '../../src/registry/policies.ts';
+import { newPolicy } from '../../src/registry/policies/policies.ts';
 import { measured, overLimit } from './spellings/measure.ts';
 import { event, recordedRuns } from './support.ts';
 

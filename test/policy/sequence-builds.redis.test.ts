@@ -9,8 +9,8 @@ import { laterMarks } from '../../src/policy/sequences/sequence-memory.ts';
 import { ZERO } from '../../src/policy/sequences/summed-amount.ts';
 import { type Commands, connectCommands } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
-import { activeWrites } from '../../src/registry/active-policies.ts';
-import { writesOf } from '../../src/registry/restore.ts';
+import { activeWrites } from '../../src/registry/policies/active-policies.ts';
+import { writesOf } from '../../src/registry/recovery/restore.ts';
 import { opened, startRedis, untilConnected } from '../support/redis.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 

@@ -10,7 +10,7 @@ import t from 'tap';
 import { complaintOf, secretsOf } from '../../src/process/addresses.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { readConfig, SETTINGS, secretsIn } from '../../src/process/config.ts';
-import { parseApiKey } from '../../src/registry/api-key-text.ts';
+import { parseApiKey } from '../../src/registry/accounts/api-key-text.ts';
 import { isAlive } from '../support/alive.ts';
 import { folderOf } from '../support/folder.ts';
 import { makeDataDir, runCli, startService } from '../support/service.ts';

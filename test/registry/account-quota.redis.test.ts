@@ -3,7 +3,7 @@
 import t, { type Test } from 'tap';
 import { NO_QUOTAS, type Quotas } from '../../schemas/quota.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import { AccountQuotas, type RefusingQuota } from '../../src/registry/account-quota.ts';
+import { AccountQuotas, type RefusingQuota } from '../../src/registry/accounts/account-quota.ts';
 import { startRedis } from '../support/redis.ts';
 import { connectStore, eventually, newAccount } from './harness.ts';
 

@@ -1,8 +1,8 @@
 // The account's own settings: shown, set, audited, kept by a restore.
 import t from 'tap';
 import { NO_QUOTAS } from '../../schemas/quota.ts';
-import { Accounts } from '../../src/registry/accounts.ts';
-import { type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
+import { Accounts } from '../../src/registry/accounts/accounts.ts';
+import { type RestoredRow, rebuildRegistry } from '../../src/registry/recovery/restore.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, freshKeys, journalOf, wholeJournal } from './harness.ts';
 

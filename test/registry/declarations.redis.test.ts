@@ -6,8 +6,8 @@ import type { PolicyDeclaration, PolicyPlan } from '../../schemas/policy-plan.ts
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../../src/common/limits.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { ExternalChecks } from '../../src/registry/external-checks.ts';
-import { Policies } from '../../src/registry/policies.ts';
-import { PolicyDeclarations } from '../../src/registry/policy-declaration.ts';
+import { Policies } from '../../src/registry/policies/policies.ts';
+import { PolicyDeclarations } from '../../src/registry/policies/policy-declaration.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, journalOf, newAccount, refusal } from './harness.ts';
 

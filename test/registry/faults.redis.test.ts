@@ -5,7 +5,7 @@ import t from 'tap';
 import { ServiceError } from '../../src/common/errors.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Agents } from '../../src/registry/agents.ts';
-import { Policies } from '../../src/registry/policies.ts';
+import { Policies } from '../../src/registry/policies/policies.ts';
 import { opened, startRedis } from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { actor, connectStore, eventually, journalOf, newAccount } from './harness.ts';

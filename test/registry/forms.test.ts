@@ -1,8 +1,8 @@
 // The forms that need no Redis: the text of API keys, the targets of alerts, the cache that holds what was read.
 import t from 'tap';
-import { targetProblem } from '../../src/registry/alert-target.ts';
-import { mintApiKey, parseApiKey, sha256Of } from '../../src/registry/api-key-text.ts';
-import { KeyedCache } from '../../src/registry/keyed-cache.ts';
+import { mintApiKey, parseApiKey, sha256Of } from '../../src/registry/accounts/api-key-text.ts';
+import { targetProblem } from '../../src/registry/alerts/alert-target.ts';
+import { KeyedCache } from '../../src/registry/cache/keyed-cache.ts';
 
 t.test('an API key carries its own check', async (t) => {
   t.ok(parseApiKey(`gth_${'0'.repeat(34)}1BR9oK`), 'its check stays what it is: the standard CRC-32');

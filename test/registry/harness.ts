@@ -5,8 +5,8 @@ import { type ErrorCode, ServiceError } from '../../src/common/errors.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { type Commands, connectCommands, type RedisAddress } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
-import { foundRegistry } from '../../src/registry/presence.ts';
-import type { Actor } from '../../src/registry/principal.ts';
+import type { Actor } from '../../src/registry/accounts/principal.ts';
+import { foundRegistry } from '../../src/registry/recovery/presence.ts';
 import { opened, untilConnected } from '../support/redis.ts';
 
 export type Store = { redis: Commands; keys: Keys };

@@ -1,6 +1,6 @@
 // What a front has read of the texts of policies: read once, forgotten when the account has them no longer, bounded.
 import t from 'tap';
-import { PolicyTexts } from '../../src/registry/policy-texts.ts';
+import { PolicyTexts } from '../../src/registry/cache/policy-texts.ts';
 
 const text = (id: string, status = 'active') => JSON.stringify({ id, status, conditions: { tool: id } });
 

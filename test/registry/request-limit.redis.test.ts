@@ -2,8 +2,8 @@
 // nowhere.
 import { once } from 'node:events';
 import t from 'tap';
-import type { RequestLimit } from '../../src/registry/principal.ts';
-import { type Limited, RequestLimiter } from '../../src/registry/request-limit.ts';
+import type { RequestLimit } from '../../src/registry/accounts/principal.ts';
+import { type Limited, RequestLimiter } from '../../src/registry/accounts/request-limit.ts';
 import { undisturbed } from '../support/own-time.ts';
 import { startRedis } from '../support/redis.ts';
 import { connectStore, eventually, newAccount } from './harness.ts';

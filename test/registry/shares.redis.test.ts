@@ -4,11 +4,11 @@ import t from 'tap';
 import type { PolicyCreate } from '../../schemas/policy.ts';
 import { OF_AGENT_MAX, POLICIES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../../src/common/limits.ts';
 import type { PolicyWork } from '../../src/policy/policy-work.ts';
+import type { Actor } from '../../src/registry/accounts/principal.ts';
 import { Agents } from '../../src/registry/agents.ts';
-import { Alerts } from '../../src/registry/alerts.ts';
-import { Policies } from '../../src/registry/policies.ts';
-import { PolicyPromotions } from '../../src/registry/policy-promotion.ts';
-import type { Actor } from '../../src/registry/principal.ts';
+import { Alerts } from '../../src/registry/alerts/alerts.ts';
+import { Policies } from '../../src/registry/policies/policies.ts';
+import { PolicyPromotions } from '../../src/registry/policies/policy-promotion.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, newAccount, refusal } from './harness.ts';
 

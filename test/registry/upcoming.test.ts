@@ -1,7 +1,7 @@
 // What is to be done at moments: once, not before, whatever the clock is set to, and without a timer where nothing is.
 import t from 'tap';
 import type { Clock } from '../../src/common/clock.ts';
-import { Upcoming } from '../../src/registry/upcoming.ts';
+import { Upcoming } from '../../src/registry/cache/upcoming.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 /** A clock on the wall, which can be set, above timers that go by another one. */

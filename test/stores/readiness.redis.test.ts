@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { connectCommands, type RedisAddress } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
-import { Accounts } from '../../src/registry/accounts.ts';
+import { Accounts } from '../../src/registry/accounts/accounts.ts';
 import { readiness } from '../../src/stores/readiness.ts';
 import { actor, eventually } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';

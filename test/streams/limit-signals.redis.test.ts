@@ -3,7 +3,7 @@ import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import { RequestLimiter } from '../../src/registry/request-limit.ts';
+import { RequestLimiter } from '../../src/registry/accounts/request-limit.ts';
 import { LimitSignals } from '../../src/streams/limit-signals.ts';
 import { startRedis } from '../support/redis.ts';
 import { connect, eventually, freshAgent, freshKeys } from './harness.ts';

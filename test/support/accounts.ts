@@ -1,11 +1,11 @@
-// Further accounts of a service under test, made as `gatehouse account create` makes them (src/registry/accounts.ts),
-// without a process for each: one takes longer to start than most tests to run. The command itself is tested in
-// test/processes/cli.path.test.ts.
+// Further accounts of a service under test, made as `gatehouse account create` makes them
+// (src/registry/accounts/accounts.ts), without a process for each: one takes longer to start than most tests to run.
+// The command itself is tested in test/processes/cli.path.test.ts.
 
 import { makeCommands, makeKeys } from '../../src/composition/clients.ts';
 import { readConfig } from '../../src/process/config.ts';
 import { waitUntilReady } from '../../src/redis/client.ts';
-import { Accounts } from '../../src/registry/accounts.ts';
+import { Accounts } from '../../src/registry/accounts/accounts.ts';
 import type { TestService } from './service.ts';
 
 const ACTOR = { actor: 'system', requestId: 'test' };

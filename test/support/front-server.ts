@@ -17,7 +17,7 @@ import type { Transport } from '../../src/http/transport/transport.ts';
 import { loadUws, UwsTransport } from '../../src/http/transport/uws.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
 import { createLog } from '../../src/process/log.ts';
-import { PERMISSIONS_OF, rightsOf } from '../../src/registry/principal.ts';
+import { PERMISSIONS_OF, rightsOf } from '../../src/registry/accounts/principal.ts';
 import { pause } from './raw-http.ts';
 
 export const KEYS: Record<Scope, string> = {

@@ -8,7 +8,7 @@
 // tried again.
 import { createTransport } from 'nodemailer';
 import { Deadline } from '../../../src/egress/deadline.ts';
-import { isMailAddress } from '../../../src/registry/alert-target.ts';
+import { isMailAddress } from '../../../src/registry/alerts/alert-target.ts';
 import type { Attempt, AttemptError, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { describe } from './sentences.ts';
 import { oneLine, unlinked } from './text.ts';

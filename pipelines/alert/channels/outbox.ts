@@ -9,7 +9,7 @@ import { createTransport } from 'nodemailer';
 import { Deadline } from '../../../src/egress/deadline.ts';
 import type { Metrics } from '../../../src/metrics/metrics.ts';
 import type { Log } from '../../../src/process/log.ts';
-import { isMailAddress } from '../../../src/registry/alert-target.ts';
+import { isMailAddress } from '../../../src/registry/alerts/alert-target.ts';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { mailOf } from './email.ts';
 import { MailFolder, removeMails } from './mail-folder.ts';

@@ -1,6 +1,6 @@
 // The price table of an account, ready to reckon with: which price an event gets and what its tokens cost
 // (docs/prices.md; on the path of events, src/ingest/event-cost.ts, and where a table is checked,
-// src/registry/price-tables.ts). Pure.
+// src/registry/budgets/price-tables.ts). Pure.
 // Which price: of those that hold on the event's day the one of the exact name; else the glob with the most characters
 // that are no wildcards; else the one that began later; else the one that stands first.
 // Invariant: whole numbers alone. The products of tokens and prices are summed exactly, and the sum is rounded once, to

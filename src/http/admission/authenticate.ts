@@ -9,11 +9,11 @@ import type { Permission } from '../../../schemas/closed-sets.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../../common/limits.ts';
 import { remember } from '../../common/maps.ts';
-import { parseApiKey } from '../../registry/api-key-text.ts';
-import type { RegistryCache } from '../../registry/cache.ts';
-import { type Principal, RIGHTS } from '../../registry/principal.ts';
-import type { Refused, RequestLimiter } from '../../registry/request-limit.ts';
-import { sessionHashOf } from '../../registry/sessions.ts';
+import { parseApiKey } from '../../registry/accounts/api-key-text.ts';
+import { type Principal, RIGHTS } from '../../registry/accounts/principal.ts';
+import type { Refused, RequestLimiter } from '../../registry/accounts/request-limit.ts';
+import { sessionHashOf } from '../../registry/accounts/sessions.ts';
+import type { RegistryCache } from '../../registry/cache/cache.ts';
 import type { Need } from '../route-needs.ts';
 
 /**

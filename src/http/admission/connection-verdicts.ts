@@ -8,7 +8,7 @@ import type { ConnectionRecord } from '../../../schemas/connection.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { inferenceAnswer } from '../../hooks/inference-hook.ts';
 import type { Metrics, UnjudgedHook } from '../../metrics/metrics.ts';
-import type { CachedConnection, RegistryCache } from '../../registry/cache.ts';
+import type { CachedConnection, RegistryCache } from '../../registry/cache/cache.ts';
 import type { Exchange } from '../exchange.ts';
 
 /** Some 200 bytes each. */

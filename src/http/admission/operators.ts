@@ -6,7 +6,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { ServiceError } from '../../common/errors.ts';
 import { operatorKeysOf } from '../../process/operator-keys.ts';
-import { sha256Of } from '../../registry/api-key-text.ts';
+import { sha256Of } from '../../registry/accounts/api-key-text.ts';
 import { bearerOf } from './authenticate.ts';
 
 export class Operators {

@@ -8,7 +8,7 @@
 // Failure: one too many is 503 with Retry-After, before anything is read.
 import { ServiceError } from '../../common/errors.ts';
 import { EXPORTS_MAX, LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../../common/limits.ts';
-import type { Principal } from '../../registry/principal.ts';
+import type { Principal } from '../../registry/accounts/principal.ts';
 
 const RETRY_AFTER_SECONDS = 5;
 /** The share of all places that an account gets first. */

@@ -2,8 +2,8 @@
 // the path names none. Request limits are shown here and set by the command line alone: a key does not raise its own
 // limit.
 import { type Account, AccountInForce, AccountPatch } from '../../../schemas/account.ts';
-import { type RetentionSettings, refuseOutside, retentionOf } from '../../registry/account-retention.ts';
-import type { RequestLimit } from '../../registry/principal.ts';
+import { type RetentionSettings, refuseOutside, retentionOf } from '../../registry/accounts/account-retention.ts';
+import type { RequestLimit } from '../../registry/accounts/principal.ts';
 import { found, json } from '../answers/reply.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
 

@@ -5,7 +5,7 @@
 import { type Account, AdminAccount, AdminAccountCreate, AdminAccountPatch } from '../../../schemas/account.ts';
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../../schemas/api-key.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
-import { refuseOutside, retentionOf } from '../../registry/account-retention.ts';
+import { refuseOutside, retentionOf } from '../../registry/accounts/account-retention.ts';
 import { openPage } from '../answers/cursor.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../answers/reply.ts';
 import { paging, RESOURCE_PAGE } from '../reading/query.ts';

@@ -11,7 +11,7 @@ import { FeedAhead, type FeedItem, type FeedPage, type FeedQuestion } from '../.
 import { onOneLine } from '../../common/exact-json.ts';
 import { APPROVAL_ANSWERED_SECONDS, FEED_EVERY_MS, LIVE_HEARTBEAT_MS } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import { keptOf } from '../../registry/account-retention.ts';
+import { keptOf } from '../../registry/accounts/account-retention.ts';
 import type { BodyParts } from '../answers/body-parts.ts';
 import { badFeedCursor, feedCursor, readFeedCursor } from '../answers/feed-cursor.ts';
 import { ask } from '../answers/reply.ts';

@@ -42,7 +42,7 @@ import {
   POLICIES_MAX,
 } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import { isInForce } from '../../registry/policy-record.ts';
+import { isInForce } from '../../registry/policies/policy-record.ts';
 import { allComplete, ask, json, markIncomplete, onlyOne } from '../answers/reply.ts';
 import { anyOf, type QueryOf, text, time, timeZone } from '../reading/query.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';

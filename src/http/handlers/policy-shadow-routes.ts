@@ -6,7 +6,7 @@ import { ShadowReport } from '../../../schemas/shadow-report.ts';
 import { isoTime } from '../../../schemas/time.ts';
 import { SHADOW_KEPT_MS, SHADOW_REPORT_DAYS_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
-import { limitWindowMs } from '../../registry/shadow-policies.ts';
+import { limitWindowMs } from '../../registry/policies/shadow-policies.ts';
 import { ask, found, json, markIncomplete, versioned } from '../answers/reply.ts';
 import { integer, time } from '../reading/query.ts';
 import { type Route, route } from '../route.ts';

@@ -1,5 +1,6 @@
 // Signing in and out of browsers (docs/keys.md): a key is exchanged for a cookie, which says nothing and is kept by the
-// browser alone. What sessions are: registry/sessions.ts; which calls with a cookie are taken: browser-sessions.ts.
+// browser alone. What sessions are: registry/accounts/sessions.ts; which calls with a cookie are taken:
+// browser-sessions.ts.
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
 import { isId } from '../../common/ids.ts';
