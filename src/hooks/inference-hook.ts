@@ -46,6 +46,8 @@ const NAME_CHARACTERS_MAX = 200;
 
 const READ = ['type', 'request_id', 'tenant_id', 'actor', 'source', 'session_id', 'model', 'messages', 'metadata'];
 const CALLS = /^tool_(call|use)s?$/;
+/** The blocks that may stand by themselves, where a message would. */
+const BLOCKS: ReadonlySet<string> = new Set(['text', 'tool_use', 'tool_result', 'attachment']);
 
 /** `seed`: what the hashes begin with. Throws NotUnderstood. */
 export function readInference(hook: ObjectText, seed: string): InferenceRequest {
@@ -178,18 +180,24 @@ function saidIn(text: string, reading: Reading): Said[] {
   if (message === undefined) return [asItCame(text, 'message')];
   const role = message.string('role') ?? 'user';
   const content = message.raw('content');
-  if (content === undefined || message.has('tool_use_id'))
+  const callKeys = message.keys.filter((key) => CALLS.test(key));
+  const isBlock = message.has('tool_use_id') || BLOCKS.has(message.string('type') ?? '');
+  if (isBlock || (content === undefined && callKeys.length === 0))
     return message.has('type') ? blockOf(message, role, reading) : [asItCame(text, 'message')];
+  const said = content === undefined ? [] : contentOf(content, role, reading);
+  for (const key of callKeys) said.push(...callsIn(message.raw(key)!, reading));
+  const beside = message.without(['role', 'content', 'type', ...callKeys]);
+  if (beside === undefined) return said;
+  const [first, ...rest] = said;
+  if (first === undefined) return [asItCame(text, 'message')];
+  return [{ ...first, beside: { ...first.beside, message: beside } }, ...rest];
+}
+
+function contentOf(content: string, role: string, reading: Reading): Said[] {
   const blocks = itemsOf(content);
   keepFew(blocks?.length ?? 1, reading);
-  const said =
-    blocks === undefined
-      ? [content.startsWith('"') ? textOf(content, role, {}) : asItCame(content, 'message')]
-      : blocks.flatMap((block) => anyBlock(textAt(content, block), role, reading));
-  const beside = message.without(['role', 'content', 'type']);
-  const [first, ...rest] = said;
-  if (first === undefined || beside === undefined) return said;
-  return [{ ...first, beside: { ...first.beside, message: beside } }, ...rest];
+  if (blocks === undefined) return [content.startsWith('"') ? textOf(content, role, {}) : asItCame(content, 'message')];
+  return blocks.flatMap((block) => anyBlock(textAt(content, block), role, reading));
 }
 
 function anyBlock(text: string, role: string, reading: Reading): Said[] {

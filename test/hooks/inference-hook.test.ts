@@ -96,6 +96,24 @@ t.test('calls beside the messages and members of a later version are judged, too
   t.end();
 });
 
+t.test('a call is a call wherever it stands, and nothing beside an empty message is lost', (t) => {
+  const call = { id: 'c-1', tool_name: 'rm', input: { path: '/' } };
+  const called = ['tool_call', { tool: 'rm', arguments: { path: '/' }, call_id: 'c-1' }];
+  const all = (message: object) => events({ messages: [message] })[0];
+  t.same(all({ role: 'assistant', content: '', tool_calls: [call] }), [['completion', { response: '' }], called]);
+  t.same(all({ role: 'assistant', tool_calls: [call] }), [called]);
+  t.match(all({ type: 'tool_use', ...call, content: 'hello' }), [
+    ['tool_call', { tool: 'rm', arguments: { path: '/' }, block: { content: 'hello' } }],
+  ]);
+  t.same(all({ type: 'attachment', content: 'inside' }), [['custom', { kind: 'attachment', text: 'inside' }]]);
+  const silent = { role: 'user', content: [], note: 'words' };
+  t.same(all(silent), [['custom', { kind: 'message', block: silent }]]);
+  t.same(all({ role: 'user', content: [] }), []);
+  const unknown = { role: 'assistant', tool_calls: [{ id: 'c-1', function: { name: 'rm', arguments: '{}' } }] };
+  t.throws(() => all(unknown), /does not say which tool/, 'a form that is not known is not passed over');
+  t.end();
+});
+
 t.test('a hash is of what is said, up to there', (t) => {
   const digests = (...messages: object[]) => read({ messages }).messages.map(({ digest }) => digest);
   const [one, two] = digests(user, { role: 'assistant', content: 'hi' });
