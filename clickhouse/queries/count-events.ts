@@ -3,6 +3,7 @@
 // (final-outcome.ts). Payloads are not read, unless words are searched for. Bounded: so many buckets, so many values;
 // what is beyond is summed up.
 import type { ClickHouse, QueryParams } from '../client.ts';
+import { boundedSum } from './bounded-sum.ts';
 import { instant, type QueryConditions, valuesOf } from './conditions.ts';
 import { conditionsOf, type EventFilter, settingsOf } from './event-filter.ts';
 import { decidedAs, type Final, outcomeFilter, reasonFilter, type Settling, waysDecided } from './final-outcome.ts';
@@ -61,7 +62,7 @@ export async function costsBy(
   const { where } = await matchingOf(clickhouse, account, filter);
   return sumsOf(
     await ask<CostRow>(clickhouse, filter, {
-      sql: `SELECT ${EXPRESSION[by]} AS value, max(priced_by) AS by, sum(cost) AS spent FROM events
+      sql: `SELECT ${EXPRESSION[by]} AS value, max(priced_by) AS by, ${boundedSum('cost')} AS spent FROM events
             WHERE ${where.sql} AND cost IS NOT NULL GROUP BY value HAVING value IN {values:Array(String)}`,
       params: { ...where.params, values: [...values] },
     }),
@@ -146,7 +147,7 @@ async function price(
   { matching: { where }, filter, slot }: { matching: Matching; filter: CountFilter; slot: Slot },
 ): Promise<string> {
   const rows = await ask<CostRow>(clickhouse, filter, {
-    sql: `SELECT ${slot.sql} AS value, max(priced_by) AS by, sum(cost) AS spent FROM events
+    sql: `SELECT ${slot.sql} AS value, max(priced_by) AS by, ${boundedSum('cost')} AS spent FROM events
           WHERE ${where.sql} AND cost IS NOT NULL GROUP BY value`,
     params: { ...where.params, ...slot.params },
   });

@@ -4,6 +4,7 @@
 // Invariant: outcomes are final ones (final-outcome.ts), so a count is that of the list with the same filter.
 // Failure: a ClickHouseError; each part fails alone.
 import type { ClickHouse, QueryParams } from '../client.ts';
+import { boundedSum } from './bounded-sum.ts';
 import { type AnyOf, type Excluded, instant, isoTime, QueryConditions } from './conditions.ts';
 import { filtersOf, settingsOf } from './event-filter.ts';
 import { decidedAs, deniedByAgent, type Settling, waysDecided } from './final-outcome.ts';
@@ -64,7 +65,7 @@ export async function overviewSums(
   { max, column, ...of }: OverviewOf & { max: number; column: 'tokens_used' | 'cost' },
 ): Promise<Sums> {
   const where = eventsOf(account, of).and(`${column} IS NOT NULL`);
-  const sums = each((inside) => `sum(if(${inside}, ifNull(${column}, 0), 0))`);
+  const sums = each((inside) => boundedSum(`if(${inside}, ifNull(${column}, 0), 0)`));
   const rows = await clickhouse.query<{ of: 'all' | 'model' | 'agent'; value: string; sums: Three }>(
     `SELECT multiIf(grouping(model, agent) = 3, 'all', grouping(model, agent) = 1, 'model', 'agent') AS of,
        if(of = 'model', model, agent) AS value, ${sums} AS sums
@@ -79,7 +80,7 @@ export async function overviewSums(
     const values = rows
       .filter((row) => row.of === kind && row.sums[0] !== 0)
       .map(({ value, sums }): [string, number] => [value, sums[0]]);
-    return { values, other: total[0] - values.reduce((sum, [, n]) => sum + n, 0) };
+    return { values, other: Math.max(0, total[0] - values.reduce((sum, [, n]) => sum + n, 0)) };
   };
   return { total, model: by('model'), agent: by('agent') };
 }

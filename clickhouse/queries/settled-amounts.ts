@@ -5,6 +5,7 @@
 // One pass over the rows of the window; no payload is read.
 import type { SettledAmount, SettledQuery } from '../../schemas/budget.ts';
 import type { ClickHouse } from '../client.ts';
+import { boundedSum } from './bounded-sum.ts';
 import { QueryConditions } from './conditions.ts';
 
 const AMOUNTS = {
@@ -13,9 +14,9 @@ const AMOUNTS = {
   events: 'toNullable(1)',
 } as const;
 
-/** What events say may come to more than 64 bits hold. No limit is so high; counters stop there, too (spend.lua). */
+/** No limit is so high; counters stop there, too (spend.lua). */
 const SPENT_MAX = 9_000_000_000_000_000;
-const sumOf = (amounts: string) => `least(sum(toInt128(${amounts})), toInt128(${SPENT_MAX}))`;
+const sumOf = (amounts: string) => boundedSum(amounts, SPENT_MAX);
 
 export async function settledAmounts(
   clickhouse: ClickHouse,

@@ -6,6 +6,7 @@
 import type { TraceSort } from '../../schemas/closed-sets.ts';
 import type { Position } from '../../schemas/paging.ts';
 import { ID_PREFIXES, idTime } from '../../src/common/ids.ts';
+import { boundedSum } from './bounded-sum.ts';
 import type { Order, QueryConditions } from './conditions.ts';
 
 /** Epoch us. */
@@ -27,9 +28,9 @@ function valueBy(sort: Exclude<TraceSort, 'started_at'>, blocked: string): strin
       return `max(${MICROS}) - min(${MICROS})`;
     // What is not known comes behind zero.
     case 'tokens':
-      return `least(ifNull(sum(tokens_used), -1), ${VALUE_MAX})`;
+      return `ifNull(${boundedSum('tokens_used', VALUE_MAX)}, -1)`;
     case 'cost':
-      return `least(ifNull(sum(cost), -1), ${VALUE_MAX})`;
+      return `ifNull(${boundedSum('cost', VALUE_MAX)}, -1)`;
     case 'events':
       return 'toInt64(count())';
     case 'blocked':

@@ -9,6 +9,7 @@ import type { Trace } from '../../schemas/event.ts';
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import { exactIsoTime } from '../../schemas/time.ts';
 import type { ClickHouse } from '../client.ts';
+import { boundedSum } from './bounded-sum.ts';
 import {
   type AnyOf,
   EVENT_ORDER,
@@ -80,8 +81,8 @@ const ASKED = `argMin((agent_id, toUnixTimestamp64Milli(timestamp), id), (type !
 const TRACE_COLUMNS = `trace_id, min(${MICROS}) / 1000 AS started_ms, max(${MICROS}) / 1000 AS ended_ms,
   count() AS event_count, sumMap([toString(type)], [toUInt64(1)]) AS type_map, sumMap([toString(outcome)], [toUInt64(1)]) AS outcome_map,
   arrayZip(type_map.1, type_map.2) AS types, arrayZip(outcome_map.1, outcome_map.2) AS outcome_counts,
-  arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(tokens_used) AS tokens,
-  sum(cost) AS cost_sum, countIf(priced_by != '' AND cost IS NULL) AS unpriced, max(priced_by) AS by,
+  arraySort(groupUniqArray(1000)(agent_id)) AS agents, ${boundedSum('tokens_used')} AS tokens,
+  ${boundedSum('cost')} AS cost_sum, countIf(priced_by != '' AND cost IS NULL) AS unpriced, max(priced_by) AS by,
   ${ASKED} AS asked_key, asked_key.1 AS asked_agent, asked_key.2 AS asked_ms, asked_key.3 AS asked_id`;
 
 export async function listTraces(clickhouse: ClickHouse, account: string, page: TracePage): Promise<Listed<Trace>> {

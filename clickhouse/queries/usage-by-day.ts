@@ -3,6 +3,7 @@
 // it.
 // One pass for each of both; no payload is read, only how long it is.
 import type { ClickHouse } from '../client.ts';
+import { boundedSum } from './bounded-sum.ts';
 import { type AnyOf, type Excluded, QueryConditions } from './conditions.ts';
 
 type Used = { events: number; bytes: number; tokens: number };
@@ -11,7 +12,7 @@ type UsageByDay = { days: (Used & { date: string })[]; agents: (Used & { agent_i
 /** `fromMs` and `toMs`: epoch ms, inclusive. `max`: so many agents, those with the most events. */
 type UsageQuery = Excluded & { agentId?: AnyOf<string> | undefined; fromMs: number; toMs: number; max: number };
 
-const SUMS = 'count() AS events, sum(length(payload)) AS bytes, sum(ifNull(tokens_used, 0)) AS tokens';
+const SUMS = `count() AS events, sum(length(payload)) AS bytes, ${boundedSum('ifNull(tokens_used, 0)')} AS tokens`;
 const PLAIN = { settings: { optimize_use_projections: 0 } } as const;
 
 export async function usageByDay(clickhouse: ClickHouse, account: string, asked: UsageQuery): Promise<UsageByDay> {
@@ -33,7 +34,9 @@ export async function usageByDay(clickhouse: ClickHouse, account: string, asked:
   ]);
   const agents = all.map(({ agent, ...used }) => ({ agent_id: agent, ...numbers(used) }));
   const rest = { events: 0, bytes: 0, tokens: 0 };
-  for (const name of ['events', 'bytes', 'tokens'] as const) rest[name] = sumOf(days, name) - sumOf(agents, name);
+  // Below zero where the sums of all together are bounded.
+  for (const name of ['events', 'bytes', 'tokens'] as const)
+    rest[name] = Math.max(0, sumOf(days, name) - sumOf(agents, name));
   return { days: days.map(({ date, ...used }) => ({ date, ...numbers(used) })), agents, rest };
 }
 

@@ -155,11 +155,16 @@ t.test('a new budget knows the past of its window, and a reset begins it again',
       ({ resource_id: of, details }: { resource_id: string; details: { reset?: true } }) => of === id && details.reset,
     ),
   );
+  const free = await agentOf();
+  await post(free, completion(100, 200, { model: 'without a price' }));
+  const money = await budget(free, { limit: '1 USD', window: '1h', unpriced: 'allow' });
+  t.match(await stateOf(money, true), { spent: '0.00 USD', stored: '0.00 USD' }, 'what has no price cost nothing');
 });
 
 t.test('events that say more tokens than numbers hold use a budget up, in rows and in counters', async (t) => {
   const agent = await agentOf();
-  const events = Array.from({ length: 100 }, () => completion(Number.MAX_SAFE_INTEGER - 1, 1));
+  const most = Number.MAX_SAFE_INTEGER;
+  const events = Array.from({ length: 100 }, () => completion(most - 1, 1, {}, { trace_id: 'more than numbers hold' }));
   const batches = async () => {
     for (let i = 0; i < 11; i++) await api.post(`/v1/agents/${agent}/events/batch`, { events });
   };
@@ -178,6 +183,9 @@ t.test('events that say more tokens than numbers hold use a budget up, in rows a
   await batches();
   await isSpent(18e15);
   t.match(await checked(id), { drift: 0 });
+  const traces = await api.get(`/v1/traces?agent_id=${agent}&sort=tokens`);
+  t.match(traces.json.items, [{ tokens_used: most, event_count: 2_200 }], 'a trace says the most that is exact');
+  t.match((await api.get(`/v1/usage?agent_id=${agent}`)).json.total, { tokens: most }, 'so does the usage');
   t.match((await post(agent, prompt({ token_count: 1, max_tokens: 1 }))).json.policy_result, { outcome: 'blocked' });
 });
 
