@@ -36,7 +36,7 @@ const SETTLE_MS_MAX = 240_000;
 /** `part`: latency, kills or targets; undefined: all. */
 export type AlertsOptions = { events: number; kills: number; part?: string | undefined };
 
-/** What support for tests ties to a test is here tied to the run. */
+/** A service under measurement with its client. `end` ends what tests leave to the teardown of the test. */
 type Setting = { service: BenchService; client: HttpClient; agent: string; end: () => Promise<void> };
 
 export async function alerts(options: AlertsOptions): Promise<boolean> {

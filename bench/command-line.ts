@@ -38,7 +38,7 @@ type LineSpec = {
   about: string;
   /** Its options, each with what holds where it is left out. */
   options: Partial<Record<OptionName, number | string>>;
-  /** What may stand behind its name. */
+  /** The operands that may follow its name. */
   operands?: string;
   /** Its options with `--url`; left out: it looks inside, and measures only a service that it starts. */
   remote?: Partial<Record<OptionName, number | string>>;

@@ -327,7 +327,7 @@ const SCREENS = [
 ];
 const TURNS = { turns: 3, seconds: 5 };
 
-/** What open pages cost a service that takes in all that it can: a sentence for each kind of load. */
+/** Measures what open pages cost a service that takes in all that it can: a sentence for each kind of load. */
 async function ingestBeside(browser: Browser): Promise<string[]> {
   const service = await startBenchService({ GATEHOUSE_FRONTS: '1', ...ROOM });
   try {

@@ -23,7 +23,7 @@ const WORDS_AN_EVENT = 40;
 const TRACES_MAX = 10_000;
 /** As many as are sorted and indexed within the time of an insert (120 s) on a machine that does other things, too. */
 const BULK_ROWS = 250_000;
-/** What the pipeline has written since merges last came by. */
+/** Inserts of the pipeline that no merge has taken in yet. */
 const RECENT_INSERTS = 10;
 const DAY_MS = 86_400_000;
 const MODELS = ['gpt-4o', 'gpt-4o-mini', 'claude-sonnet', 'llama-3-70b'];

@@ -21,7 +21,7 @@ const MANY = 999;
 const RATE = 200;
 const CONNECTIONS = 16;
 const PHASE_SECONDS = 15;
-/** What the next change waits for: changes that follow at once are one. */
+/** The pause before the next change: changes that follow at once are one. */
 const BETWEEN_MS = 500;
 
 export async function inForce(options: { tries: number }): Promise<boolean> {

@@ -28,7 +28,7 @@ import {
 /** For all that comes in while nothing is taken out: a turn of 10 s at 500,000 events a second. */
 export const ROOM = { GATEHOUSE_REDIS_MAXMEMORY: '8gb', GATEHOUSE_BACKLOG_BYTES_MAX: String(5 * 1024 ** 3) };
 
-/** What Gatehouse is measured under besides five policies. */
+/** The sets of policies under which Gatehouse is measured besides the five policies. */
 export const OTHER_SETS = [
   { name: 'Gatehouse, plain set', policies: PLAIN_SET },
   { name: 'Gatehouse, guard set', policies: GUARD_SET },
@@ -70,7 +70,7 @@ export async function ingest(options: { turns: number; seconds: number }): Promi
   }
 }
 
-/** What an entrant's turn begins with: the policies it runs under are put in force, if they are not. */
+/** The first step of an entrant's turn: puts the policies that it runs under in force, if they are not. */
 export function policiesInForce(service: BenchService): (policies: readonly PolicyOrder[]) => Pick<Entrant, 'before'> {
   let inForce: readonly PolicyOrder[] | undefined;
   return (policies) => ({

@@ -64,7 +64,7 @@ function freshPageUs(): number {
   return ((performance.now() - started) * 1_000) / FRESH_PAGES;
 }
 
-/** What a command prints; '' where it is not there. wrk prints its version with status 1. */
+/** The output of a command; '' where the command is not there. wrk prints its version with status 1. */
 function said(command: string, args: string[]): string {
   try {
     return execFileSync(command, args, { stdio: ['ignore', 'pipe', 'ignore'] })

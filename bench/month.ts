@@ -54,7 +54,7 @@ function launchKept(options: Parameters<typeof launchService>[0]): Promise<TestS
   return launchService({ ...options, onSpawn: whenEnded });
 }
 
-/** What has to be known of a folder that was kept: of a whole month, and of one that was begun. */
+/** The facts that are kept with a folder: of a whole month, and of one that was begun. */
 type Month = { key: string; account: string; history: History; seconds: number };
 type Begun = HistoryPlan & { key: string };
 const monthFile = (folder: string) => path.join(folder, 'month.json');

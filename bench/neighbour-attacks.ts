@@ -10,7 +10,7 @@ import { bodiesOf, GUARD_SET, type PolicyOrder, sampleText } from './workload.ts
 const ATTACKER_NICE = 10;
 const KIB = 1024;
 
-/** What the attacker sends over and over. `path` with `{agent}` for its own. */
+/** A request that the attacker repeats. `path` with `{agent}` for its own. */
 type Ask = { method: string; path: string; body?: string; headers?: Record<string, string> };
 export type Attack = {
   name: string;

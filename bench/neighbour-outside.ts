@@ -40,7 +40,7 @@ export async function makeDeadCheck(client: HttpClient, url: string): Promise<st
   return (await client.json<{ id: string }>('POST', '/v1/checks', check)).id;
 }
 
-/** What is needed to send hooks, as one text. */
+/** The id and the secret of a new connection, which are needed to send hooks, as one text. */
 export async function makeConnection(client: HttpClient): Promise<string> {
   const secret = `whsec_${randomBytes(32).toString('base64')}`;
   const { id } = await client.json<{ id: string }>('POST', '/v1/connections', { name: 'bench', secrets: [secret] });

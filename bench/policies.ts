@@ -175,7 +175,7 @@ function nameOf({ about, x }: Setting): string {
 
 const BASES: Partial<Record<Setting['about'], number>> = { 'payload KB': PAYLOAD_KB[0]!, checks: 0 };
 
-/** What a setting's cost is set against: five of its kind, or the smallest payload. */
+/** The setting with which a setting's cost is compared: five of its kind, the smallest payload, or no checks. */
 function fiveOf(settings: readonly Setting[], { about }: Setting): Setting {
   return settings.find((setting) => setting.about === about && setting.x === (BASES[about] ?? 5))!;
 }

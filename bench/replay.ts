@@ -22,8 +22,8 @@ export type RecordedEvent = {
 type Line = { agent: string; framework: string; type: string; trace_id: string; timestamp: string };
 
 /**
- * What the policies of the demo are, and how many events of the recorded runs each must match. Three events hold text
- * that begins like JSON and cannot be read: every filter that looks there matches them (`not_json`).
+ * The policies of the demo, each with the number of events of the recorded runs that it must match. Three events hold
+ * text that begins like JSON and cannot be read: every filter that looks there matches them (`not_json`).
  */
 export const POLICIES: { name: string; type: string; conditions: object; matches: number }[] = [
   {
@@ -99,7 +99,7 @@ export function recordedRuns(folder = assetPath(BESIDE)): string[] {
     .map((name) => path.join(folder, name));
 }
 
-/** What the demo replays where no file is named: the runs beside the project, or ours. */
+/** The runs that the demo replays where no file is named: those beside the project, or ours. */
 export function demoRuns(folder = assetPath(BESIDE)): string[] {
   const beside = recordedRuns(folder);
   return beside.length > 0 ? beside : [assetPath(OWN_RUNS)];

@@ -20,7 +20,7 @@ type Findings = {
   command: string;
   rows: Row[];
   charts?: Chart[];
-  /** What a reader must know beside the table, a sentence each. */
+  /** The facts that a reader must know beside the table, a sentence each. */
   notes?: string[];
 };
 
@@ -74,7 +74,7 @@ export function endRun(): void {
     process.stdout.write(`The page report.html, JSON, tables and charts are in ${run.folder}\n`);
 }
 
-/** What has been measured stays; what was being measured when the run was ended is named as missing. */
+/** Ends the run early: results so far stay; the line that was being measured is named as missing. */
 export function breakRun(): void {
   const { current, handed } = run;
   if (current === undefined && handed.length === 0) return;

@@ -49,7 +49,7 @@ export const FIVE_POLICIES: PolicyOrder[] = [
   },
 ];
 
-/** What most accounts have of each kind. */
+/** One policy of each kind that most accounts have. */
 export const PLAIN_SET: PolicyOrder[] = [
   {
     name: 'tools',

@@ -28,7 +28,7 @@ type ClickHouseOptions = {
   queryTimeoutSeconds: number;
   /** Accounts take turns with what they ask; left out: everything is asked at once. */
   fair?: FairQueue;
-  /** What reads in the name of an account may see of it; left out: all that is stored. */
+  /** The rows that reads in the name of an account may see; left out: all that is stored. */
   keptOf?: KeptOf;
 };
 

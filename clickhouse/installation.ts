@@ -13,7 +13,7 @@ export function installationRow(installation: Installation): { version: number; 
   return { version: 0, name: INSTALLATION_NAME, checksum: JSON.stringify(installation) };
 }
 
-/** What a database without an installation gets; a new id where Redis belongs to none yet. */
+/** The installation for a database that has none; a new id where Redis belongs to none yet. */
 export type WantedInstallation = Omit<Installation, 'id'> & { id?: string | undefined };
 
 export function newInstallation({ id = `ins_${randomUUID()}`, partitions, prefix }: WantedInstallation): Installation {

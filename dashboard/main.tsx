@@ -35,8 +35,8 @@ function App() {
 }
 
 /**
- * What the first screen shows is asked for before the page knows who is signed in: its rows first, for a browser sends
- * six requests at a time, then the screen itself.
+ * Asks for what the first screen shows before the page knows who is signed in: its rows first, for a browser sends six
+ * requests at a time, then the screen itself.
  */
 function warm(): void {
   const { screen } = place.value;

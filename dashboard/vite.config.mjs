@@ -4,9 +4,9 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vite';
 
 /**
- * What the first screen needs comes in one file, whatever other screens share of it: six requests are all it may take.
- * So does what the list of events needs beside it, for a browser sends six requests at a time, and its rows are one;
- * but what an empty account needs of it, too, which shows how to send.
+ * The modules that are bundled into one file: all that the first screen needs, whatever other screens share of it, for
+ * six requests are all it may take; and all that the list of events needs beside it, for a browser sends six requests
+ * at a time, and its rows are one. `curl`: what an empty account needs of that, too, which shows how to send.
  */
 const GROUPS = [
   { name: 'first', tags: ['$initial'], priority: 2 },

@@ -3,7 +3,7 @@
 import type { CommitBarrier } from './commit-barrier.ts';
 
 /**
- * What is known of earlier tries to write a batch. `first`: there was none. `repeated`: one may have been carried out,
+ * The knowledge of earlier tries to write a batch. `first`: there was none. `repeated`: one may have been carried out,
  * and ClickHouse would know its token. `untracked`: part of the batch may have been written, and no token can be
  * trusted to know. It only moves to the right.
  */

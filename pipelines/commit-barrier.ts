@@ -16,7 +16,7 @@ import { MONOTONIC_CLOCK } from '../src/common/clock.ts';
 /** Between the permits and the last arrival lie a check for deleted agents and a manifest: two round trips. */
 export const ARRIVAL_MS_MAX = 2_000;
 
-/** What one batch brings to the step. */
+/** The part that one batch brings to the step. */
 export type GroupPart = { rows: readonly SummarizedRow[]; ensureHeld: () => Promise<void> };
 /** done: all parts. alone: no part, and nothing was tried. unknown: tried, with an unknown result. */
 export type BarrierOutcome = 'done' | 'alone' | 'unknown';

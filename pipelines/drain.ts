@@ -52,9 +52,9 @@ const NO_EFFECT = { batch: undefined, applied: { deadLetters: [], writes: [] } }
 /** A stream entry as a pipeline understands it. */
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
 
-/** What came of a batch. */
+/** The result of a batch: its dead letters, and further writes. */
 export type Applied = {
-  /** What cannot be processed. */
+  /** The parts of the batch that cannot be processed. */
   deadLetters: DeadLetterFields[];
   /** Writes to keys of the stream's slot that are made with the acknowledgement, or not at all. */
   writes: BinaryCommandArgs[];
@@ -69,7 +69,7 @@ export type Committed<T, Plan> = {
   deadLettered: DeadLettered;
 };
 
-/** What a pipeline does with a batch. */
+/** The work of a pipeline on a batch. */
 export interface Work<T, Plan> {
   /**
    * A drain begins under this lease: what was remembered under an earlier one is stale. Only for works that have one
@@ -316,7 +316,7 @@ export class Drain<T, Plan> {
     );
   }
 
-  /** What comes behind all that is in hand. */
+  /** Reads the entries that follow all that is in hand. */
   #read(taken: Taken<T>): Promise<WindowRead> {
     const position = this.#position(taken);
     return this.#retryForever(() => this.#options.reader.read(position));

@@ -111,7 +111,7 @@ export const AdminAccountCreate = Type.Object(
 );
 export type AdminAccountCreate = Type.Static<typeof AdminAccountCreate>;
 
-/** What operators may set. */
+/** The fields of an account that operators may set. */
 export const AdminAccountPatch = Type.Object(
   {
     ...AccountPatch.properties,

@@ -91,8 +91,8 @@ export const ListedAgent = Type.Object({
 const HEARTBEAT_SECONDS = { min: 5, max: 604_800 } as const;
 
 /**
- * What the agent's own `metadata.heartbeat_seconds` says: 0 for no watch, else seconds within bounds; undefined:
- * nothing that counts.
+ * The heartbeat that the agent's own `metadata.heartbeat_seconds` sets: 0 for no watch, else seconds within bounds;
+ * undefined: nothing that counts.
  */
 export function ownHeartbeat({ metadata }: Pick<Agent, 'metadata'>): number | undefined {
   const text = Object.hasOwn(metadata, 'heartbeat_seconds') ? metadata['heartbeat_seconds'] : undefined;

@@ -48,7 +48,7 @@ export const BudgetStates = Type.Object({
 });
 export type BudgetStates = Type.Static<typeof BudgetStates>;
 
-/** What stored rows are asked about a budget. Epoch ms, inclusive. `rollingMs` 0: all rows are of one part, `part`. */
+/** The question to stored rows about a budget. Epoch ms, inclusive. `rollingMs` 0: all rows are of one part, `part`. */
 export type SettledQuery = {
   policyId: string;
   unit: string;
@@ -58,7 +58,7 @@ export type SettledQuery = {
   part: number;
   past: PastOfBudget | undefined;
 };
-/** What is charged of calls from before there was the budget. */
+/** The calls from before there was the budget that are charged to it. */
 export type PastOfBudget = {
   agentId: string | null;
   beforeMs: number;

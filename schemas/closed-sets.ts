@@ -6,7 +6,7 @@
 export const EVENT_TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 
-/** What an agent may say it is built with: the contract's literals, then frameworks by the names they go by. */
+/** The frameworks that an agent may name: the contract's literals, then frameworks by the names they go by. */
 export const FRAMEWORKS = [
   'provider_a',
   'library_b',
@@ -70,7 +70,7 @@ export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 export const POLICY_MODES = ['enforce', 'shadow'] as const;
 export type PolicyMode = (typeof POLICY_MODES)[number];
 
-/** What a shadow would have made of an event by itself. */
+/** The verdicts that a shadow by itself can give an event. */
 export const SHADOW_VERDICTS = ['blocked', 'pending', 'matched', 'not_matched', 'skipped'] as const;
 export type ShadowVerdict = (typeof SHADOW_VERDICTS)[number];
 
@@ -89,22 +89,22 @@ export const SHADOW_CHANGES = [
 ] as const;
 export type ShadowChange = (typeof SHADOW_CHANGES)[number];
 
-/** What makes a revision of a policy. */
+/** The actions that make a revision of a policy. */
 export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;
 
-/** What a declaration makes of a policy. */
+/** The actions that a declaration can plan for a policy. */
 export const PLANNED_ACTIONS = ['create', 'update', 'replace', 'delete', 'unchanged'] as const;
 
-/** What is said of a service's backups: the last is old, or there was none. */
+/** The faults of a service's backups: the last is old, or there was none. */
 export const BACKUP_STATES = ['old', 'never'] as const;
 
-/** What an evaluation says of each policy. */
+/** The results that an evaluation gives each policy. */
 export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted', 'asked', 'not_started'] as const;
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];
 
 export const BACKTEST_STATUSES = ['waiting', 'running', 'done', 'failed'] as const;
 
-/** What a backtest says of an event. */
+/** The outcomes that a backtest gives an event. */
 export const BACKTEST_OUTCOMES = [...OUTCOMES, 'unknown'] as const;
 
 /** Why a backtest cannot say what would have become of an event. */
@@ -134,7 +134,7 @@ export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
 
 export const ORDERS = ['asc', 'desc'] as const;
 
-/** What traces are listed by. */
+/** The values by which traces are sorted. */
 export const TRACE_SORTS = ['started_at', 'duration', 'tokens', 'cost', 'events', 'blocked', 'errors'] as const;
 export type TraceSort = (typeof TRACE_SORTS)[number];
 
@@ -220,10 +220,10 @@ export const RESOURCE_TYPES = [
 ] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
-/** What a connection answers where it cannot judge; and whether it stops anything at all. */
+/** The answers of a connection where it cannot judge; and its modes: whether it stops anything at all. */
 export const ON_FAILURE = ['deny', 'allow'] as const;
 export const CONNECTION_MODES = ['enforce', 'watch'] as const;
-/** What tells the agents of a connection apart. */
+/** The names that identify the agents of a connection. */
 export const AGENTS_BY = ['application', 'actor'] as const;
 
 /** In which form a check outside is asked (src/checks/formats). */
@@ -234,14 +234,14 @@ export type Speaks = (typeof SPEAKS)[number];
 export const CHECK_FAILURES = ['timeout', 'error', 'overload', 'too_large'] as const;
 export type CheckFailure = (typeof CHECK_FAILURES)[number];
 
-/** What comes of an event of which a check has said nothing: a policy says it for each way that this comes about. */
+/** The effects on an event of which a check has said nothing: a policy names one for each way that this comes about. */
 export const ON_CHECK_FAILURE = ['match', 'skip', 'pending'] as const;
 export type OnCheckFailure = (typeof ON_CHECK_FAILURE)[number];
 
 /** Lists of the dashboard that a view can be saved of. */
 export const VIEW_SCREENS = ['events', 'traces', 'anomalies', 'audit'] as const;
 
-/** What the feed has, in the order in which a cursor counts them. */
+/** The topics of the feed, in the order in which a cursor counts them. */
 export const FEED_TOPICS = ['audit_log', 'events', 'anomalies', 'approvals', 'deliveries'] as const;
 export type FeedTopic = (typeof FEED_TOPICS)[number];
 

@@ -41,7 +41,7 @@ export const NextCursor = about(
   null,
 );
 
-/** What is beside a page's items. */
+/** The fields of a page beside its items. */
 export const PAGE_FIELDS = {
   total: about(
     Type.Integer({ minimum: 0 }),

@@ -102,7 +102,7 @@ export const HookAnswer = Type.Object({
   ),
 });
 
-/** What clients of the Open Policy Agent send. */
+/** The body that clients of the Open Policy Agent send. */
 export const OpaQuery = Type.Object({
   input: about(
     FreeObject,

@@ -33,9 +33,8 @@ export type MatchSummary = {
 };
 
 /**
- * What pipelines other than store need of an event. Times are epoch ms; `occurredAt` may have a fraction, of whole
- * microseconds. Optional fields are left out when null or
- * empty.
+ * The summary of an event that pipelines other than store need. Times are epoch ms; `occurredAt` may have a fraction,
+ * of whole microseconds. Optional fields are left out when null or empty.
  */
 export type EventSummary = {
   account: string;
@@ -47,7 +46,7 @@ export type EventSummary = {
   outcome: Outcome;
   reason?: Reason;
   policyId?: string;
-  /** What the approval of a pending event is opened with. */
+  /** The id and the terms with which the approval of a pending event is opened. */
   approvalId?: string;
   approval?: { timeoutSeconds: number; onTimeout: 'deny' | 'approve' };
   traceId?: string;
@@ -55,11 +54,11 @@ export type EventSummary = {
   /** It was reported after the fact: nothing was prevented, and its time is the one at which it happened. */
   observed?: true;
   matches?: MatchSummary[];
-  /** What shadows would have made of it: stored beside the row, which says nothing of it. */
+  /** The verdicts of shadows on it: stored beside the row, which says nothing of them. */
   shadow?: readonly ShadowJudged[];
-  /** What an event that says tokens cost, where its account has prices: beside the row, too. */
+  /** The cost of an event that says tokens, where its account has prices: beside the row, too. */
   cost?: EventCost;
-  /** What it has used of budgets: beside the row, too. */
+  /** The amounts that it has used of budgets: beside the row, too. */
   settled?: EventSettled[];
   rowBytes: number;
 };
@@ -81,21 +80,21 @@ export type EventSettled = { by: SettledHead; scope: string; shown: string; amou
 export type EventCost = { by: string; millionths: number | null };
 
 /**
- * What is in the array of summaries. Most events are allowed without a match, and of those a summary with names for
+ * An element of the array of summaries. Most events are allowed without a match, and of those a summary with names for
  * its fields was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
 type SummaryElement = SummaryOwner | AllowedTuple | EventSummary | ShadowElement | CostElement | SettledElement;
 /**
- * What shadows said of events before it: an element of its own, so that codecs, which write summaries, need know
+ * The verdicts of shadows on events before it: an element of its own, so that codecs, which write summaries, need know
  * nothing of shadows. `of`: how many events back, from 1, and which of `shadows`, by place, would have made what of it.
  */
 export type ShadowElement = {
   shadows: (readonly [policyId: string, revision: number])[];
   of: (readonly [back: number, ...said: (readonly [shadow: number, would: ShadowVerdict])[]])[];
 };
-/** What events before it cost, an element of its own as well. `of`: how many events back, from 1, and the cost. */
+/** The costs of events before it, an element of its own as well. `of`: how many events back, from 1, and the cost. */
 export type CostElement = { priced_by: string; of: (readonly [back: number, millionths: number | null])[] };
-/** What events before it have used of budgets. `of`: how many events back, from 1, and the place in `settled_by`. */
+/** The use of budgets by events before it. `of`: how many events back, from 1, and the place in `settled_by`. */
 export type SettledElement = {
   settled_by: SettledHead[];
   of: (readonly [back: number, head: number, scope: string, shown: string, amount: number, target: string])[];

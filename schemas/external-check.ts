@@ -73,7 +73,7 @@ export type CheckPatch = Type.Static<typeof CheckPatch>;
 const Calls = Type.Integer({ minimum: 0 });
 const Ms = Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]);
 
-/** What the last 200 calls of the last day came to, over all processes. */
+/** The results of the last 200 calls of the last day, over all processes. */
 export const CheckActivity = Type.Object({
   calls: about(Calls, 'How many there were, 200 at most.', 200),
   failures: about(
@@ -131,7 +131,7 @@ export const CheckTrial = Type.Object(
 );
 export type CheckTrial = Type.Static<typeof CheckTrial>;
 
-/** What came of it. */
+/** The result of a trial. */
 export const CheckTried = Type.Object({
   match: about(Type.Union([Type.Boolean(), Type.Null()]), "The check's own word. null: it gave none.", true),
   score: about(Type.Union([Type.Number(), Type.Null()]), 'The score that it gave, from 0 to 1. null: none.', 0.93),

@@ -4,7 +4,7 @@ import { FEED_TOPICS } from './closed-sets.ts';
 import { FreeObject } from './common.ts';
 import { about, exampleId } from './described.ts';
 
-/** What was handed out so far. `chains`: the last entry of the registry's chain, and of each partition's. */
+/** The place up to which rows went out. `chains`: the last entry of the registry's chain, and of each partition's. */
 export type FeedPlace = { approvals: number; deliveries: number; chains: readonly number[] };
 
 export const FeedItem = Type.Object({

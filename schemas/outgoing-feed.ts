@@ -85,7 +85,7 @@ export const OutgoingFeedPatch = Type.Object(
 );
 export type OutgoingFeedPatch = Type.Static<typeof OutgoingFeedPatch>;
 
-/** What became of it so far. */
+/** The progress of an outgoing feed so far. */
 export const OutgoingFeedProgress = Type.Object({
   sent_rows: about(
     Type.Integer({ minimum: 0 }),

@@ -160,7 +160,7 @@ const Deliveries = Type.Object({
   kept_mails: about(Count, 'Mails of the window that went to the outbox folder, since no SMTP server is set.', 0),
 });
 
-/** What there is to see to in the service as a whole. */
+/** The faults and tasks of the service as a whole. */
 const ServiceCare = Type.Object({
   faults: about(
     Type.Array(Type.String()),

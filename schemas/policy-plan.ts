@@ -63,7 +63,7 @@ export const PolicyPlan = Type.Object({
 });
 export type PolicyPlan = Type.Static<typeof PolicyPlan>;
 
-/** What is answered in place of carrying out a plan that is not the present one. */
+/** The answer in place of carrying out a plan that is not the present one. */
 export const PolicyPlanConflict = Type.Object({
   error: about(ErrorInfo, 'That the plan is another one now.'),
   plan: about(PolicyPlan, 'The plan against the present state. Nothing was changed.'),

@@ -27,7 +27,7 @@ export const Quotas = Type.Object({
 });
 export type Quotas = Type.Static<typeof Quotas>;
 
-/** What is left out stays as it is. */
+/** A change of quotas: one that is left out stays as it is. */
 export const QuotasPatch = Type.Partial(Quotas, { additionalProperties: false });
 
 export const NO_QUOTAS: Quotas = {

@@ -49,15 +49,15 @@ export const RetentionInForce = Type.Object({
 });
 export type RetentionInForce = Type.Static<typeof RetentionInForce>;
 
-/** What of an account is kept at a moment. Times are epoch ms of arrival; what arrived before is past the retention. */
+/** The rows of an account kept at a moment. Times are epoch ms of arrival; earlier arrivals are past the retention. */
 export type KeptTimes = {
   fromMs: number;
   /** Types of events that have a time of their own. */
   byType: readonly (readonly [EventType, number])[];
   /** The same of anomalies, approvals and deliveries: as the type of event that is kept the longest. */
   othersFromMs: number;
-  /** What arrived from then on is kept, whatever it is. */
+  /** The time from which everything is kept, whatever it is. */
   wholeFromMs: number;
-  /** What is under a legal hold is kept whatever its age. */
+  /** The legal holds: rows under one are kept whatever their age. */
   held: { all: boolean; agents: readonly string[]; traces: readonly string[] };
 };

@@ -25,7 +25,7 @@ export type Signal = {
   at: number;
   /** One plain sentence for people. May quote names that callers chose: it is escaped where it is shown. */
   message: string;
-  /** What it follows from; at least one of them. */
+  /** The event that it follows from. Each signal has this or another cause below. */
   event?: {
     id: string;
     /** Left out: of an approval that expired, which does not hold it. */

@@ -93,7 +93,7 @@ export function exactTime(ms: number, micros: number): number {
   return Math.abs(ms) < EXACT_MS_MAX ? ms + micros / 1000 : ms;
 }
 
-/** What such a time has behind its whole millisecond: 0 to 999. */
+/** The microseconds of such a time after its whole millisecond: 0 to 999. */
 export function microsOf(at: number): number {
   return Math.round((at - Math.floor(at)) * 1000);
 }

@@ -78,8 +78,8 @@ function commands() {
 }
 
 /**
- * What a renamed or deleted source left in the build would continue being run as a test. Other folders in there are a
- * test's own, which may be running.
+ * Removes what a renamed or deleted source left in the build, which would continue being run as a test. Other folders
+ * in there are a test's own, which may be running.
  */
 function removeOrphans() {
   for (const file of SOURCES.flatMap((folder) => filesIn(path.join(BUILD, folder), '.js'))) {

@@ -23,7 +23,7 @@ export function completeLock(lock) {
   return added;
 }
 
-/** What npm compares with the machine; a name that says no system is taken for none that exists. */
+/** The fields that npm compares with the machine; a name that says no system is taken for none that exists. */
 function platformOf(name) {
   const os = /(aix|android|darwin|freebsd|linux|netbsd|openbsd|sunos|win32)/.exec(name)?.[1] ?? 'none';
   const cpu = /-(arm64|arm|x64|ia32|loong64|ppc64|riscv64|s390x|mips64el)(?:-|$)/.exec(name)?.[1];

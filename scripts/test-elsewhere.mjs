@@ -10,7 +10,7 @@ import { runFiles, startEngine, testNames } from './test-runs.mjs';
 const tests = testNames().filter((name) => name.endsWith('.path'));
 /** Failovers are tests of a Cluster alone, each minutes long. */
 const FAILOVERS = ['cluster/failover.cluster', 'cluster/several-machines.cluster'];
-/** What these are about is the Redis that a service starts itself: its folder, its memory, its end. */
+/** The tests of the Redis that a service starts itself: its folder, its memory, its end. */
 const OWN_REDIS = ['outages', 'settings', 'put-back', 'cli', 'shared-folder', 'outbox', 'idempotency'];
 const isOfOwnRedis = (file) => OWN_REDIS.includes(path.basename(file, '.path'));
 const onCluster = [...tests.filter((file) => !isOfOwnRedis(file)), ...FAILOVERS];

@@ -11,13 +11,13 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 export const root = path.dirname(path.dirname(new URL(import.meta.url).pathname));
 const built = path.join(root, 'build', 'test');
-/** What each file printed in the last run, and how it ended. */
+/** The folder with the output of each file in the last run, and how it ended. */
 const results = path.join(root, 'build', 'test-results');
 /** Kept in the repository, so that a fresh clone begins with the files that take longest. */
 const timesFile = path.join(root, 'test', 'times.json');
 /** Ten times what the longest file takes on a quiet machine, twice what it took on one that others shared. */
 const FILE_SECONDS_MAX = 1_200;
-/** What a file prints for a failure that a reader needs; all of it is in its file. */
+/** The characters of a file's output that are shown for a failure; all of it is in its file. */
 const SHOWN_CHARACTERS_MAX = 20_000;
 const TICKS_PER_SECOND = 100;
 const OUTPUT_MS_MAX = 5_000;
@@ -125,9 +125,9 @@ export function processorSeconds() {
 const REFERENCE_EVERY_MS = 30_000;
 
 /**
- * What a fixed piece of work takes on this machine meanwhile (scripts/test-reference.mjs). One day's machine takes 461
- * seconds of processor time for the tests and the next one's 860 for the same, while a loop of arithmetic takes the
- * same on both: memory is what differs.
+ * Measures the time of a fixed piece of work on this machine meanwhile (scripts/test-reference.mjs). One day's machine
+ * takes 461 seconds of processor time for the tests and the next one's 860 for the same, while a loop of arithmetic
+ * takes the same on both: memory is what differs.
  */
 export class ReferenceWork {
   #seconds = [];

@@ -98,7 +98,7 @@ async function check(t: Test, service: TestService, page: string, examples: read
   });
 }
 
-/** What each block prints, all of them in one shell, which ends at the first that fails. */
+/** Runs the blocks in one shell, which ends at the first that fails; answers what each of them prints. */
 async function run(t: Test, service: TestService, account: string, examples: readonly Example[]): Promise<Ran[]> {
   const folder = await workFolder(t);
   const key = await keyOfNewAccount(service, account);

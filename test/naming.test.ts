@@ -70,10 +70,10 @@ test('comments and documents use plain words', (t) => {
 test('a doc comment begins with what it is about', (t) => {
   const found = [...ALL, 'clients'].flatMap((folder) =>
     filesIn(folder, /\.(ts|tsx|mjs)$/).flatMap((file) =>
-      [...read(file).matchAll(/\/\*\*\s*(?:\*\s*)?Of\b.*/g)].map(([begin]) => `${file}: ${begin}`),
+      [...read(file).matchAll(/\/\*\*\s*(?:\*\s*)?(?:Of|What)\b.*/g)].map(([begin]) => `${file}: ${begin}`),
     ),
   );
-  t.same(found, [], 'no "Of ...": name the thing, or say what it does');
+  t.same(found, [], 'no "Of ...", no "What ...": name the thing, or say what it does');
 });
 
 test('no two exported types have one name', (t) => {

@@ -17,7 +17,7 @@ import { startRedis } from './support/redis.ts';
 import { serviceEnvironment } from './support/service.ts';
 
 const CONTAINERFILE = readFileSync(assetPath('ops/Containerfile'), 'utf8');
-/** What an image is made of, but for the packages. */
+/** The files of an image, but for the packages. */
 const SHIPPED = [...CONTAINERFILE.matchAll(/^COPY --from=build (.+) \S+$/gm)]
   .flatMap(([, from]) => from!.split(' '))
   .map((file) => path.relative('/gatehouse', file))

@@ -41,7 +41,7 @@ t.test('links between documents and to files lead somewhere', async (t) => {
   }
 });
 
-/** What can be added -> its names, and files that hold all of them for another reason. */
+/** The kinds of things that can be added -> their names, and files that hold all of them for another reason. */
 const EXTENSIBLE: [item: string, names: readonly string[], others: readonly string[]][] = [
   ['a detector', DETECTOR_NAMES, []],
   ['a policy type', POLICY_TYPES, []],

@@ -10,7 +10,7 @@ const SERVICE = ['schemas', 'src', 'pipelines', 'clickhouse'];
 const SHARED = /^src\/(common|process|metrics)\//;
 
 /**
- * What the files of a folder may import beside their own folder and the shared ground. First match wins.
+ * The imports that files of a folder may have beside their own folder and the shared ground. First match wins.
  * Processes are composed in src/composition and src/commands, which may import everything.
  */
 const ARROWS: [from: RegExp, to: RegExp][] = [
@@ -402,7 +402,7 @@ function pagesIn(folder: string): string[] {
   return filesIn(folder, /\.md$/).filter((file) => path.dirname(file) === folder);
 }
 
-/** What is neither a table nor a block of code. */
+/** The lines of a document that are in no table, no heading and no block of code. */
 function proseOf(file: string): { file: string; line: string }[] {
   let isCode = false;
   return read(file)

@@ -28,7 +28,7 @@ export function compile(policies: readonly Policy[]): Rules {
   return rules;
 }
 
-/** What matches without asking the counters. */
+/** The policies that match without asking the counters. */
 export function matchedBy(rules: Rules, event: Event): Policy[] {
   return rules.direct.filter(({ matches }) => matches(event)).map(({ policy }) => policy);
 }

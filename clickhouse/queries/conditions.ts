@@ -9,7 +9,7 @@ import type { QueryParams } from '../client.ts';
 /** Agents that are being erased: their rows are on their way out and must neither appear nor count. */
 export type Excluded = { excludeAgents?: readonly string[] | undefined };
 
-/** What a filter takes: a value, or several of which any will do. */
+/** The value of a filter: one value, or several of which any will do. */
 export type AnyOf<T extends string> = T | readonly T[];
 
 export function valuesOf<T extends string>(filter: AnyOf<T>): readonly T[] {

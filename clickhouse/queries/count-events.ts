@@ -9,7 +9,7 @@ import { conditionsOf, type EventFilter, settingsOf } from './event-filter.ts';
 import { decidedAs, type Final, outcomeFilter, reasonFilter, type Settling, waysDecided } from './final-outcome.ts';
 import { type Buckets, bucketsOf, type CountedRange } from './time-buckets.ts';
 
-/** What events are grouped by. `policy_id`: any policy that matched, so that an event may count for several. */
+/** The fields that group events. `policy_id`: any policy that matched, so that an event may count for several. */
 export const COUNTED_BY = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
 export type CountedBy = (typeof COUNTED_BY)[number];
 
@@ -51,8 +51,8 @@ export async function countBy(
 export type CountedCosts = { by: string; sums: ReadonlyMap<string, number> };
 
 /**
- * What the events of these values cost together, as far as that is known: none has a sum of which no event's cost is.
- * Reads two columns more, which no projection has.
+ * The cost of all events with each of these values, as far as it is known: a value of which no event's cost is known
+ * has no sum. Reads two columns more, which no projection has.
  */
 export async function costsBy(
   clickhouse: ClickHouse,
@@ -214,7 +214,7 @@ function whole(at: number | undefined): number | undefined {
   return at === undefined ? undefined : Math.floor(at);
 }
 
-/** What was asked for, else from the first to the last event that there is. */
+/** The range that was asked for, else from the first to the last event that there is. */
 async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: Matching): Promise<CountedRange | null> {
   const { from, to } = filter;
   if (from !== undefined && to !== undefined)

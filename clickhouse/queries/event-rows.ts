@@ -55,7 +55,7 @@ export type EventRow = {
 
 type PayloadField = 'payload' | 'payload_bytes' | 'payload_preview' | 'payload_head' | 'payload_tail';
 
-/** What the audit log holds of an event; nothing that can be large. */
+/** The fields of an event that the audit log holds; nothing that can be large. */
 export type AuditedRow = Omit<
   EventRow,
   'trace_id' | PayloadField | 'model' | 'tokens_used' | 'cost' | 'priced_by' | 'policy_result' | 'shadow'
@@ -87,8 +87,8 @@ const OWN_COLUMNS = `agent_id, ${EXACT_TIME}, id, type, trace_id, outcome`;
 export const HEAD_COLUMNS = `${OWN_COLUMNS}, _part AS part, _part_offset AS part_offset`;
 const RECEIVED = 'toUnixTimestamp64Milli(received_at) AS received_at_ms';
 /**
- * What payloadEnds makes of a whole payload. The engine unpacks payloads for it, of the page's rows alone, and answers
- * with these characters.
+ * The SQL form of payloadEnds, for a whole payload. The engine unpacks payloads for it, of the page's rows alone, and
+ * answers with these characters.
  */
 const PAYLOAD_ENDS = `substringUTF8(payload, 1, ${PAYLOAD_HEAD_CHARACTERS}) AS payload_head,
   if(length(payload) > ${PAYLOAD_HEAD_CHARACTERS}, substringUTF8(payload, -${PAYLOAD_TAIL_CHARACTERS}), '') AS payload_tail`;
@@ -105,7 +105,7 @@ const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, pol
 
 /** One question reads so many bytes, unescaped: twice a page, so that what fits a page is mostly read at once. */
 export const READ_BYTES_MAX = 2 * PAGE_BYTES_MAX;
-/** What a row has beside its payload and what policies matched: ids, times, a trace id. */
+/** The bytes of a row beside its payload and the policies that matched: ids, times, a trace id. */
 const ROW_BYTES = 500;
 
 /** Rows in the order in which they were asked for, of so many as fit a page. */
@@ -241,7 +241,7 @@ function idMap<Row extends Identified>(rows: readonly Row[]): Map<string, Row> {
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-/** What the audit log holds of the events of these keys, in no order. */
+/** The rows that the audit log holds for the events of these keys, in no order. */
 export async function auditedByKey(
   clickhouse: ClickHouse,
   account: string,
@@ -295,7 +295,7 @@ function fromRows(signal: AbortSignal | undefined, bytesMax?: number): QueryOpti
   return { settings, ...(signal === undefined ? {} : { signal }) };
 }
 
-/** What would answer with more fails (isTooMuch). */
+/** The settings that bound a result: a query that would answer with more bytes fails (isTooMuch). */
 export function boundedTo(bytesMax: number | undefined): ClickHouseSettings {
   return bytesMax === undefined ? {} : { max_result_bytes: String(bytesMax), result_overflow_mode: 'throw' };
 }
@@ -312,13 +312,13 @@ function payloadOf({ payload, payload_bytes, payload_preview }: EventRow): strin
   return `${preview}"payload_bytes":${payload_bytes}`;
 }
 
-/** What shadows said stands beside what the policies in force made of the event. */
+/** The policy result as JSON: the result of the policies in force, with the verdicts of shadows beside it. */
 function resultOf({ policy_result: stored, shadow }: EventRow): string {
   const result = stored === '' ? ALLOWED_RESULT : stored;
   return shadow === '' ? result : `${result.slice(0, -1)},"shadow":${shadow}}`;
 }
 
-/** What the event says, for a row of a list. */
+/** The summary of the event, for a row of a list. */
 export function summaryOf(row: SummedUp): string {
   return eventSummary(row.type, endsOf(row));
 }

@@ -108,7 +108,7 @@ export async function dropPartition(clickhouse: ClickHouse, { table, partition }
   await clickhouse.command(`ALTER TABLE ${table} DROP PARTITION ID '${safe(partition)}'`);
 }
 
-/** What is being changed in these tables now, by whomever, and what went wrong with it. */
+/** The mutations that run in these tables now, ours and others, and their last fault. */
 export async function runningChanges(
   clickhouse: ClickHouse,
 ): Promise<{ table: string; id: string; fault: string; isOurs: boolean }[]> {

@@ -68,7 +68,7 @@ export async function decidedApprovals(
 
 const PAGE_ROWS = 10_000;
 
-/** What is pending in all accounts, for `gatehouse registry restore`; in pages. */
+/** The pending approvals of all accounts, for `gatehouse registry restore`; in pages. */
 export async function* pendingApprovals(
   clickhouse: ClickHouse,
 ): AsyncGenerator<{ account: string; approval: Approval }> {

@@ -60,7 +60,7 @@ export const RECORDED_COLUMNS =
 type EventAction = 'event.submitted' | 'event.blocked' | 'event.pending';
 const EVENT_ACTIONS: readonly EventAction[] = ['event.submitted', 'event.blocked', 'event.pending'];
 
-/** What is searched of each source: action, actor, resource id, details. Names of details are searched with them. */
+/** The text searched in each source: action, actor, resource id, details. Names of details are searched with them. */
 const RECORDED_TEXT = `concatWithSeparator(' ', action, actor, resource_id, replaceRegexpAll(details, '\\\\\\\\["\\\\\\\\/bfnrt]', ' '))`;
 const EVENT_TEXT = "'agent', agent_id, id, 'outcome', outcome, 'request_id', request_id";
 const SEARCHED: Record<EntrySource, string> = {

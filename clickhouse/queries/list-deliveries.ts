@@ -48,7 +48,7 @@ export async function listDeliveries(
   return { ...listed, items: listed.items.map(deliveryOf) };
 }
 
-/** What a list of these filters has, and the overview counts. */
+/** The conditions for deliveries of these filters: a list has these, and the overview counts them. */
 export function deliveriesLike(account: string, of: Omit<DeliveryPage, keyof PageStart>): QueryConditions {
   const where = new QueryConditions(account)
     .equal('alert_id', of.alertId)
@@ -90,7 +90,7 @@ export async function outboxDeliveriesOf(clickhouse: ClickHouse, account: string
   return rows.map(({ id }) => id);
 }
 
-/** What still waited when the queue was lost, of all accounts, with its signal: for `gatehouse registry restore`. */
+/** Deliveries of all accounts that waited when the queue was lost, with signals, for `gatehouse registry restore`. */
 export async function* pendingDeliveries(
   clickhouse: ClickHouse,
 ): AsyncGenerator<{ account: string; delivery: Delivery; signal: Signal }> {

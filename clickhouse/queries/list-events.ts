@@ -99,7 +99,7 @@ async function countOf(
 }
 
 type Matching = {
-  /** What stands behind FROM, with a further condition, of a slice that begins at `from`. */
+  /** The texts that follow FROM, with a further condition, for a slice that begins at `from`. */
   sources: (more: string, from?: number) => EventsFrom;
   params: QueryParams;
   slices: readonly (number | undefined)[];

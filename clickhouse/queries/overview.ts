@@ -185,7 +185,7 @@ export async function overviewAnomalies(clickhouse: ClickHouse, account: string,
 
 type WaitingApproval = { id: string; agent_id: string; created_at: string; expires_at: string };
 
-/** What waits now. */
+/** The number of pending approvals, and the oldest of them. */
 export async function overviewApprovals(
   clickhouse: ClickHouse,
   account: string,

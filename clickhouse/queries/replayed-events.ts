@@ -45,7 +45,7 @@ export type ReplayRange = {
   toMs: number;
 };
 
-/** What the tried policy demands: of which agent, of which types, which texts; whose recorded matches are looked at. */
+/** The demands of the tried policy: its agent, types and texts; `policyId`: whose recorded matches are looked at. */
 type PayloadDemand = {
   agentId: string | null;
   types: readonly string[] | null;

@@ -19,7 +19,7 @@ const OWN_TEXT =
 /** Beginnings of Hangul are in the index up to so many syllables; most words have fewer. */
 const BEGINNING_MAX = 8;
 const WHOLES = "replaceRegexpAll(words, '\\\\x01[^ ]*', '')";
-/** What lies across two parts has a blank in it, which parts the two. */
+/** N-grams of parts, of 1 and 2 characters. One that lies across two parts has a blank in it, which splits it. */
 const PARTS = [1, 2].map(
   (length) => `arrayStringConcat(ngrams(arrayStringConcat(extractAll(words, '\\\\x01([^ ]+)'), ' '), ${length}), ' ')`,
 );
@@ -118,7 +118,7 @@ const charactersOf = (word: string) => [...(isPart(word) || isBeginning(word) ? 
 
 const isAsciiSymbol = (word: string) => /^[$+<=>^`|~]$/.test(word);
 
-/** What the index has of each text that holds the word; none for symbols of ASCII, which end its tokens. */
+/** The tokens that the index has of each text that holds the word; none for symbols of ASCII, which end its tokens. */
 function tokensOf(word: string): string[] {
   if (isAsciiSymbol(word)) return [];
   const characters = charactersOf(word);
@@ -137,7 +137,7 @@ function isByTokens(words: readonly string[]): boolean {
 
 /** How words stand in a text. */
 type Borders = {
-  /** What may be in front of a word that is found whole, and behind it. */
+  /** The characters that may stand before and after a word that is found whole. */
   border: string;
   /** Ends a word and is none. */
   separator: string;

@@ -18,7 +18,7 @@ import type { PayloadCondition } from './search.ts';
 const PARTS_MAX = 300;
 
 type Window = { from?: number | undefined; to?: number | undefined };
-/** What stands behind FROM, a text a kind of parts; the rows of all of them are disjoint. */
+/** The texts that follow FROM, one for each kind of parts; the rows of all of them are disjoint. */
 export type EventsFrom = { sources: string[]; params: QueryParams };
 type Sources = { of(more: string, slice?: Window): EventsFrom };
 type SearchedRange = Window & { account: string };

@@ -14,7 +14,7 @@ const AMOUNTS = {
   events: 'toNullable(1)',
 } as const;
 
-/** No limit is so high; counters stop there, too (spend.lua). */
+/** The highest sum. No limit is so high; counters stop there, too (spend.lua). */
 const SPENT_MAX = 9_000_000_000_000_000;
 const sumOf = (amounts: string) => boundedSum(amounts, SPENT_MAX);
 

@@ -35,7 +35,7 @@ type SampleRow = {
 
 const TOOL_CHARACTERS = 200;
 
-/** What a match makes of an event by itself (policy/rule-index.ts, outcomeThen). */
+/** The verdict that a match by itself gives an event (policy/rule-index.ts, outcomeThen). */
 const MADE = `multiIf(arrayAll(a -> a = 'log', m.3), 'matched', m.2 = 'require_approval' OR m.4.1, 'pending', has(m.3, 'block'), 'blocked', 'matched')`;
 const rank = (verdict: string) => `multiIf(${verdict} = 'blocked', 2, ${verdict} = 'pending', 1, 0)`;
 

@@ -42,7 +42,7 @@ function valueBy(sort: Exclude<TraceSort, 'started_at'>, blocked: string): strin
 
 export type TraceOrder = { sort?: TraceSort | undefined; order?: Order | undefined };
 
-/** What a list selects, orders by, and how it goes on behind a trace of these. */
+/** The value that a list of traces selects, its order, and the condition for the traces after a given one. */
 export function traceOrder({ sort = 'started_at', order = 'desc' }: TraceOrder, blocked: string) {
   const isByTime = sort === 'started_at';
   const behind = order === 'asc' ? '>' : '<';

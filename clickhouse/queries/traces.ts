@@ -150,7 +150,7 @@ async function eventsOf(clickhouse: ClickHouse, account: string, page: TracePage
   return where;
 }
 
-/** What holds for a trace as a whole. */
+/** The conditions on a trace as a whole. */
 function groupsOf(account: string, { from, to, agentId }: TracePage): QueryConditions {
   const having = new QueryConditions(account);
   if (from !== undefined) having.and(`${BEGAN} >= {from:Int64}`, { from: microsAt(from) });

@@ -27,7 +27,7 @@ export function isUnderWay({ status }: Pick<Backtest, 'status'>): boolean {
   return status === 'waiting' || status === 'running';
 }
 
-/** What a backtest tries. */
+/** The fields of a policy that a backtest tries. */
 export type TriedPolicy = Pick<WholePolicy, 'name' | 'type' | 'agent_id' | 'conditions' | 'actions' | 'severity'>;
 
 export function triedOf({ policy }: { policy: RawJson }): TriedPolicy {

@@ -27,7 +27,7 @@ type ById<T> = {
 function byId<T>(readAll: (ids: readonly string[]) => Promise<ReadonlyMap<string, T>>): ById<T> {
   const known = new Map<string, { value: Known<T>; atMs: number }>();
   const drawn = signal(0);
-  /** What is wanted in one turn is asked for together. */
+  /** The ids that are wanted in one turn, which are asked for together. */
   let turn: { ids: string[]; done: Promise<unknown> } | undefined;
   effect(() => {
     session.value;
@@ -82,7 +82,7 @@ function chunksOf(ids: readonly string[]): string[][] {
 }
 
 type Named = { id: string; name: string };
-/** What has a list of its own that takes ids and parts of names. */
+/** The kinds of resources with a list of their own that takes ids and parts of names. */
 export type Kind = 'agents' | 'policies' | 'alerts';
 /** The fields whose values are ids. */
 export const KINDS: Record<string, Kind> = { agent_id: 'agents', policy_id: 'policies', alert_id: 'alerts' };

@@ -15,7 +15,7 @@ export type Conversation = {
   messages: ShownMessage[];
   /** Messages before these, which are not among them. */
   earlier: number;
-  /** What stands beside the messages and is worth a word: the model, tokens. */
+  /** Facts of the payload beside its messages: the model, tokens, the duration. */
   facts: string[];
 };
 

@@ -21,7 +21,7 @@ type ReadRequest = { id: string; place: number; payload: string; type: string };
 export class ConversationReader {
   /** Raised whenever something was read, for what shows it. */
   readonly version = signal(0);
-  /** What was unfolded by hand: ids of events with the place of a part. */
+  /** The parts that a person has unfolded: ids of events with the place of a part. */
   readonly unfolded = new Set<string>();
   readonly #read = new Map<string, Conversation | null>();
   /** The first place at which a message was said. */

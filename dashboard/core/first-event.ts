@@ -27,7 +27,7 @@ const COMMAND: Step = {
   text: '(cd "$CHECKOUT" && npm link)',
 };
 
-/** What all ways go by. `url`: of the service. */
+/** The shell settings that all ways use: address and key. `url`: of the service. */
 export function settingsOf(url: string): string {
   return `export GATEHOUSE_URL=${wordOf(url)}\nexport GATEHOUSE_API_KEY=${KEY}`;
 }

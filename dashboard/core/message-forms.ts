@@ -194,7 +194,7 @@ function ofMessages(all: Members, type: string, root: Value, level: number): Mes
   return [...system, own];
 }
 
-/** What was answered, beside the messages that were sent. */
+/** The messages beside those that were sent: the answer, or in a chat history the user's new message. */
 function beside(all: Members, name: string, type: string): Message[] {
   if (name === 'chat_history' && typeof all.get('message')?.text === 'string')
     return [said('user', partsOf(all.get('message')!))];

@@ -249,7 +249,7 @@ export function textOfResult(answer: Value): string {
 
 const ADDRESS_CHARACTERS = 400;
 
-/** What it is and where: an address as text, never the thing itself; of what stands in the payload how much. */
+/** The type, name and address of a media part as text, never the thing itself; of data in the payload the length. */
 function mediaText(all: Map<string, Value>, value: Value): string {
   const inner = ['source', 'image_url', 'input_audio', 'file', 'resource', 'image']
     .map((name) => all.get(name))

@@ -12,7 +12,7 @@ import type { Anomaly, Approval, ApprovalRow, Page } from './types.ts';
 import { visible } from './visible.ts';
 
 const TELLING: ReadonlySet<Severity> = new Set<Severity>(['high', 'critical']);
-/** What a system shows of a text. */
+/** The characters of a text that a system notification shows. */
 const BODY_CHARACTERS = 200;
 /** More at a time cover the screen, and are read by no one: one says that there are more. */
 const AT_ONCE = 5;

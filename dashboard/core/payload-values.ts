@@ -51,7 +51,7 @@ export class Value {
     return here;
   }
 
-  /** What a text says; undefined: it is none. */
+  /** The characters that a string of JSON stands for; undefined: it is no string. */
   get text(): string | undefined {
     return this.kind === 'text' ? meaningOf(this.sent) : undefined;
   }
@@ -72,7 +72,7 @@ export class Value {
     return kind === KIND.empty || this.sent === 'null' || this.sent === '""';
   }
 
-  /** What stands as JSON in a text; itself where it is no such text. */
+  /** The JSON document that stands in a text; itself where it is no such text. */
   get opened(): Value {
     const text = this.text;
     return text !== undefined && isDocument(text) ? payloadValue(text) : this;

@@ -23,10 +23,10 @@ export function pathOf(id: string): string {
   return `v1/policies/${encodeURIComponent(id)}`;
 }
 
-/** What each revision of it has of its own, and tells nothing. */
+/** The fields that differ in each revision of a policy and say nothing about what it does. */
 const OF_REVISION = ['id', 'revision', 'created_at', 'updated_at', 'applied_revision'];
 
-/** What two texts of a policy are compared by. `without`: further fields that do not count. */
+/** The text by which two versions of a policy are compared. `without`: further fields that do not count. */
 export function textOfPolicy({ conditions, ...fields }: WholePolicy, without: readonly string[] = []): string {
   const told = Object.entries(fields).filter(([name]) => !OF_REVISION.includes(name) && !without.includes(name));
   return jsonWith(Object.fromEntries(told), { conditions: conditions.text });

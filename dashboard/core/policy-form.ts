@@ -123,7 +123,7 @@ function partsOf(text: string, isObject: boolean): Member[] {
   return parts;
 }
 
-/** What a person reads of a value: text as it is, unless it would be taken for a number or a word then. */
+/** The form of a value that a person reads: text as it is, unless it would be taken for a number or a word then. */
 export function shownValue(value: string, isText = false): string {
   if (value[0] !== '"') return value;
   const text = meaningOf(value);

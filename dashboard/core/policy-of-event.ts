@@ -35,7 +35,7 @@ function scalarsOf(value: Value, path: string): EventField[] {
   });
 }
 
-/** What is chosen at first: which action it is. */
+/** Does the field say which action it is? These fields are chosen at first. */
 export function isOfAction({ field }: EventField): boolean {
   return field === 'type' || field === TOOL;
 }

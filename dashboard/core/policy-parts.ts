@@ -73,7 +73,7 @@ export function withObject(text: string, key: string, object: string): string {
   return withValue(text, key, membersOf(object)?.length === 0 ? undefined : object);
 }
 
-/** What a budget may use up: `unit` is `tokens`, `events`, or a currency. */
+/** The amount that a budget may use up: `unit` is `tokens`, `events`, or a currency. */
 export type Limit = { amount: string; unit: string };
 const COUNTED = ['tokens', 'events'];
 

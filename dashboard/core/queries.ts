@@ -170,7 +170,7 @@ export function warmList(path: string): void {
 
 type ListOptions = {
   everyMs?: number;
-  /** What the list calls its items. */
+  /** The member of the answer that holds the list's items. */
   name?: string;
   limit?: number;
   /** Shows what was there until the new is there, where only the beginning of the range has moved. */
@@ -241,12 +241,12 @@ export function useWhole({ hasMore, busy, error, more, items }: List<unknown>, i
   }, [isNeeded, hasMore, busy, items.length]);
 }
 
-/** What is gone, and all of it, is not read again, although it may still be on screen for a moment. */
+/** Removes answers under the prefix: they are not read again, although they may still be on screen for a moment. */
 export function forget(prefix: string): void {
   client.removeQueries({ predicate: ({ queryKey }) => pathOfKey(queryKey).startsWith(prefix) });
 }
 
-/** What was changed is read again wherever it is on screen. */
+/** Reads again the answers under these prefixes, wherever they are on screen: something in them was changed. */
 export function changed(...prefixes: string[]): void {
   void client.invalidateQueries({
     predicate: ({ queryKey }) => prefixes.some((prefix) => pathOfKey(queryKey).startsWith(prefix)),

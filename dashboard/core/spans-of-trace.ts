@@ -11,7 +11,7 @@ import type { EventRow, WholeEvent } from './types.ts';
 /** A tree of more is read by no person; it is three seconds of reading. */
 const SPANS_MAX = 2_000;
 const BYTES_MAX = 32 * 1024 * 1024;
-/** What is read in one task: a page of a MiB takes longer than a picture. */
+/** The bytes that are read in one task: a page of a MiB takes longer than a frame. */
 const PAGE_BYTES = 256 * 1024;
 const PAGE_EVENTS = 100;
 

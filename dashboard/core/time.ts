@@ -25,7 +25,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** What is added to UTC at that time. */
+/** The milliseconds that are added to UTC at that time. */
 function offsetMs(at: number): number {
   return zone.value === 'utc' ? 0 : -new Date(at).getTimezoneOffset() * MINUTE_MS;
 }

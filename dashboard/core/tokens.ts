@@ -163,7 +163,7 @@ export function keyText(layout: Layout, line: number): string {
   return meaningOf(layout.text.slice(field(layout, line, 1), field(layout, line, 2)));
 }
 
-/** What a string of JSON says; any other token as it is, since the digits of a number would not survive being read. */
+/** The text that a string of JSON says; any other token as it is, since reading would change the digits of a number. */
 export function meaningOf(token: string): string {
   if (token[0] !== '"') return token;
   if (!token.includes('\\')) return token.slice(1, -1);

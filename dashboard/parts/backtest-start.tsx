@@ -16,7 +16,7 @@ const FIXED = 'fixed';
 const AT_FIRST = '30d';
 
 type StartProps = {
-  /** What is tried: members of the call. Rejects with an ApiError. `form`: around this. */
+  /** The members of the call that say which policy is tried. Rejects with an ApiError. `form`: around this. */
   tried: (form: FormData) => Promise<{ policy?: string; policy_id?: string; revision?: number }>;
   onStarted: (backtest: Backtest) => void;
   refused?: (error: ApiError) => void;

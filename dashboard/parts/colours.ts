@@ -35,7 +35,7 @@ function applyTheme(): void {
 }
 
 const OUTCOMES: Record<string, string> = { allowed: '#5b8def', pending: '#d9a514', blocked: '#c8372d' };
-/** What is stopped, and what is let go. */
+/** The colours of changes: of events that are stopped now, and of those that are stopped no longer. */
 const CHANGES: Record<string, string> = {
   'allowed → blocked': '#c8372d',
   'blocked → allowed': '#5b8def',

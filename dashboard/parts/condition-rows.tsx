@@ -26,13 +26,13 @@ type RowsProps = Edit & {
   suggested: Suggested;
   /** Behind the number of a condition in its name. */
   of?: string;
-  /** What it matches without any. */
+  /** The sentence that says what the policy matches without any conditions. */
   all?: string;
 };
 
 const FIELDS = ['type', 'payload.tool', 'payload.arguments', 'payload.prompt', 'payload.model', 'trace_id'];
 
-/** What the rows are offered; once a form. */
+/** The lists of fields and values that the rows offer; once a form. */
 export function Suggestions({ fields, suggested }: { fields: Iterable<string>; suggested: Suggested }) {
   return (
     <>

@@ -92,7 +92,7 @@ function Faster({ revision: one }: { revision: PolicyRevision }) {
   );
 }
 
-/** What several changes come to. */
+/** The differences that several changes make together. */
 function Together({ id, base, now }: { id: string; base: number; now: WholePolicy }) {
   const { value } = useRevision(id, base);
   if (value === undefined || value.policy === null) return null;

@@ -103,7 +103,7 @@ function Raw({ payload }: { payload: string | undefined }) {
   return payload === undefined ? <p class="quiet">Reading …</p> : <Payload text={payload} />;
 }
 
-/** What policies made of it. What matched and changed nothing is folded. */
+/** The result of the policies for the event. Matches that changed nothing are folded. */
 function Judged({ event: { policy_result: result }, payload }: { event: EventRow; payload: string | undefined }) {
   const { outcome, reason, matches, policy_id: decided } = result;
   if (outcome === 'allowed' && matches.length === 0) return null;

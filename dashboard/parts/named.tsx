@@ -75,7 +75,7 @@ type AgentFieldProps = {
   /** Id; '': none. */
   value: string;
   onValue: (id: string) => void;
-  /** What choosing none is called; left out: one must be chosen. */
+  /** The label of choosing none; left out: one must be chosen. */
   none?: string;
   disabled?: boolean;
 };

@@ -66,7 +66,7 @@ export function Attention({ overview, agentId }: Of) {
   );
 }
 
-/** What only those hear of who look after the service: with where, or by which command, it is seen to. */
+/** The notes for those who look after the service: each names the place, or the command, by which it is put right. */
 function careNotes(care: Overview['attention']['service']): ComponentChildren[] {
   if (care === undefined) return [];
   if (care === null) return ['What the service has to see to is not known now'];

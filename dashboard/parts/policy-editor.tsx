@@ -47,8 +47,8 @@ const STARTS: Record<PolicyType, string> = {
 };
 
 /**
- * What a policy of each type does at first: what its name says. Those that find something are looked at before they
- * stop an agent; with `log` alone no approval would be asked for.
+ * The actions of a new policy of each type: those that its name says. Policies that find something are looked at before
+ * they stop an agent; with `log` alone no approval would be asked for.
  */
 const USUAL_ACTIONS: Record<PolicyType, readonly PolicyAction[]> = {
   ...{ block_action: ['block'], rate_limit: ['block'], budget: ['block'], require_approval: ['block'] },
@@ -58,7 +58,7 @@ const USUAL_ACTIONS: Record<PolicyType, readonly PolicyAction[]> = {
 type EditorProps = {
   /** Left out: a new one. */
   policy?: WholePolicy | undefined;
-  /** What it begins with, where that is not the policy as it is. */
+  /** The values that the editor begins with, where they are not those of the policy as it is. */
   draft?: TriedPolicy;
   /** The event to try it on; left out: the newest. */
   tried?: Recorded | undefined;
@@ -99,7 +99,7 @@ export function PolicyEditor({ policy, draft, tried, onClose }: EditorProps) {
       );
       changed('v1/policies', 'v1/audit-logs');
     });
-  /** What an evaluation and a backtest take. */
+  /** The policy as JSON, as an evaluation and a backtest take it. */
   const draftOf = (form: FormData, more: object = {}): string => {
     const [name, severity] = [textOf(form, 'name'), textOf(form, 'severity')];
     const fields = { type, actions: actionsOf(form), ...(name && { name }), ...(severity && { severity }), ...more };

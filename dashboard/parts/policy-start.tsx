@@ -53,7 +53,7 @@ export function Mode({ policy, type, onShadow }: ModeProps) {
 const SHADOW =
   'For 14 days a shadow is judged on what agents do. It decides nothing; its report says what it would have decided, and promotes it.';
 
-/** What is sent of it; nothing where it stays as it is. */
+/** The `starts_at` that is sent; nothing where it stays as it is. */
 export function startOf(form: FormData, policy: WholePolicy | undefined): { starts_at?: string | null } {
   const before = policy?.starts_at;
   if (form.get('mode') !== 'later') return waits(before, nowMs()) ? { starts_at: null } : {};

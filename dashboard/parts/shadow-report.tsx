@@ -177,7 +177,7 @@ function Samples({ samples }: Pick<ShadowReport, 'samples'>) {
   );
 }
 
-/** What a shadow has of its own: it does not become part of the policy that it copies. */
+/** The fields that belong to a shadow alone: they do not become part of the policy that it copies. */
 const OF_SHADOW = ['name', 'status', 'mode', 'shadow_of', 'shadow_of_revision', 'expires_at', 'owner'];
 
 type PromoteProps = { policy: WholePolicy; copied: Read<WholePolicy>; onClose: () => void };
@@ -257,7 +257,7 @@ function whichChanged(error: ApiError, { shadow_of: original }: WholePolicy): Ap
   return new ApiError(error.status, 'original_changed', error.message, error.requestId);
 }
 
-/** What others changed in the policy since the shadow was made of it: promoting the shadow may undo it. */
+/** The changes by others in the policy since the shadow was made of it: promoting the shadow may undo them. */
 function ChangedMeanwhile({ policy, base }: { policy: WholePolicy; base: number }) {
   const before = useRevision(policy.id, base).value?.policy;
   const revisions = useRevisions(policy.id).items.filter(({ revision }) => revision > base);

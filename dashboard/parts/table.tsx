@@ -6,7 +6,7 @@ import type { ComponentChildren } from 'preact';
 import { place, setParams } from '../core/router.ts';
 import { narrow } from './side.tsx';
 
-/** What a row is sorted by, by the column; null: it is not known, and last in either order. */
+/** The values that a row is sorted by, by column; null: it is not known, and last in either order. */
 type SortValues = Readonly<Record<string, string | number | null>>;
 type TableRow = { key: string; isOpen?: boolean; cells: readonly ComponentChildren[]; by?: SortValues };
 

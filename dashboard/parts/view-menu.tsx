@@ -13,7 +13,7 @@ import { Dialog, Field, textOf } from './dialog.tsx';
 import { Literal } from './literal.tsx';
 import { Reading } from './states.tsx';
 
-/** What is open, and whether what comes in is followed. */
+/** The parameters that no view saves: what is open, and whether new rows are followed. */
 const PASSING = ['id', 'of', 'live'];
 
 export function ViewMenu({ screen }: { screen: SavedView['screen'] }) {

@@ -42,7 +42,6 @@ export type MatchDetail = {
   ms?: number;
 };
 
-/** What a policy asks for. */
 type PolicyConditions = Pick<WholePolicy, 'conditions'>;
 
 /** Pointers into the payload that matches name. */
@@ -102,7 +101,7 @@ export function deciderFirst(matches: readonly PolicyMatch[], decided: string | 
   return [...matches].sort((a, b) => Number(b.policy_id === decided) - Number(a.policy_id === decided));
 }
 
-/** What policies would have made of it that are tried. */
+/** The verdicts of shadows: policies that are only tried. */
 function Shadows({ judged }: { judged: readonly ShadowJudged[] }) {
   return (
     <>
@@ -240,7 +239,7 @@ function foundIn({ detector, pattern, key, field, path }: MatchDetail) {
   );
 }
 
-/** What held, and where. `policy`: what it asks for, where that is known. */
+/** The conditions that held, and where. `policy`: its conditions, where they are known. */
 export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: PolicyConditions | undefined }) {
   const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
   return (
@@ -276,7 +275,7 @@ export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: Poli
 
 type CheckSaid = Pick<MatchDetail, 'score' | 'labels' | 'ms' | 'reason'> & { check: string };
 
-/** What a check outside said, or why it said nothing. */
+/** The answer of a check outside, or why there is none. */
 function Said({ check, score, labels = [], ms, reason }: CheckSaid) {
   return (
     <li>
@@ -324,7 +323,7 @@ const FAILED: Record<string, string> = {
   error: 'It counts as matched: evaluating it failed by a mistake of the service.',
 };
 
-/** What stands at a key of the conditions, as it was written. */
+/** The value at a key of the conditions, as it was written. */
 function termOf(policy: PolicyConditions, ...keys: string[]): string | undefined {
   const layout = layOut(policy.conditions.text);
   const line = lineAt(layout, keys.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join(''));

@@ -229,7 +229,7 @@ function Decision({ approval, onDecided }: DecisionProps) {
   );
 }
 
-/** What was being written when another person decided. */
+/** Shows the comment that was being written when another person decided. */
 function TooLate({ approval: { id } }: { approval: ApprovalRow }) {
   const [comment, setComment] = useState(keptText(id));
   const drop = () => {

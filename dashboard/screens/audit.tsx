@@ -180,7 +180,7 @@ function Resource({ id }: { id: string }) {
   return href === undefined ? <Literal text={id} /> : <a href={href}>{id}</a>;
 }
 
-/** What it is called, where the entry says it. */
+/** The name of the resource, where the entry says it. */
 function nameIn({ details }: ListedEntry): string {
   const { name } = JSON.parse(details.text) as { name?: unknown };
   return typeof name === 'string' ? name : '';

@@ -240,7 +240,7 @@ function creationOf(form: FormData, speaks: Speaks): object {
 
 const MODERATION_MODEL = 'omni-moderation-latest';
 
-/** What differs. */
+/** The fields that differ. */
 function changeOf(form: FormData, check: ExternalCheck): Record<string, unknown> {
   const after: Record<string, unknown> = { url: textOf(form, 'url') };
   for (const name of ['timeout_ms', 'at_once'] as const) after[name] = Number(form.get(name));

@@ -21,7 +21,7 @@ import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 /** Sent again at once from here; a script takes it from there. */
 const REDELIVER_MAX = 500;
-/** What can be sent again: the others are delivered, or still under way. */
+/** The statuses in which a delivery can be sent again: the others are delivered, or still under way. */
 const AGAIN = new Set(['failed', 'cancelled']);
 
 const NOTHING_SENT = <Empty title="Nothing was sent yet">What alerts send is listed here, with each attempt.</Empty>;
@@ -214,7 +214,7 @@ function One({ id }: { id: string }) {
   );
 }
 
-/** What a person saw when they asked for all of it: the filters, how many, and when the newest was made. */
+/** The list that a person saw when they asked for all of it: the filters, how many, and when the newest was made. */
 type Filtered = { asked: string; total: number; until: string };
 
 /** One after another, so that a target is not flooded; what fails is counted and said. */

@@ -36,7 +36,7 @@ const LABELS: Record<(typeof FACETS)[number], string> = {
   model: 'Model',
   policy_id: 'Policy',
 };
-/** What can be looked for among more values than are counted one by one. */
+/** The facets that can be searched, since they have more values than are counted one by one. */
 const FOUND: Partial<Record<(typeof FACETS)[number], Kind>> = { agent_id: 'agents', policy_id: 'policies' };
 /** Rows that came while the list was not at its top; past this the list is read again. */
 const NEW_MAX = 1_000;

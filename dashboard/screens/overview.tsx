@@ -102,7 +102,7 @@ function Agents({ overview }: { overview: Whole }) {
   );
 }
 
-/** What of its events was blocked, with how many these are. */
+/** The share of its events that was blocked, with their number. */
 function Share({ of: { blocked, events }, href }: { of: { blocked: number; events: number }; href: string }) {
   if (blocked === 0) return <span class="quiet">0 %</span>;
   return (

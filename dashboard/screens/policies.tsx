@@ -27,7 +27,7 @@ import { sortedBy, Table } from '../parts/table.tsx';
 import { TryInForce } from '../parts/try-in-force.tsx';
 import type { Recorded } from '../parts/try-policy.tsx';
 
-/** What belongs to the policy that is open. */
+/** The parameters of the open policy, all removed. */
 const CLOSED = {
   ...{ id: undefined, tab: undefined, revision: undefined, with: undefined, backtest: undefined },
   ...{ range: undefined, from: undefined, to: undefined },

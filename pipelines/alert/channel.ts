@@ -7,7 +7,7 @@ import type { Channel, EGRESS_ERRORS, MailTransport, Trigger } from '../../schem
 
 import type { Signal } from '../../schemas/signal.ts';
 
-/** What is sent. `signal`: the only one, or the newest of those in a summary. */
+/** The notification that is sent. `signal`: the only one, or the newest of those in a summary. */
 export type Notification = {
   /** `dlv_…`, the webhook-id. */
   id: string;
@@ -15,7 +15,7 @@ export type Notification = {
   createdAt: number;
   alert: { id: string; name: string; trigger: Trigger; channel: Channel };
   signal: Signal;
-  /** What its agent is called now; null: it is about none, or one that is gone. */
+  /** The present name of its agent; null: it is about none, or one that is gone. */
   agentName: string | null;
   /** Where people inspect it. */
   link?: string | undefined;
@@ -38,7 +38,7 @@ export type Attempt = {
   signal: AbortSignal;
 };
 
-/** What there is to say of an attempt that did not succeed; the other side's own words are in `answer`. */
+/** The reason why an attempt did not succeed; the other side's own words are in `answer`. */
 export type AttemptError =
   | (typeof EGRESS_ERRORS)[number]
   | 'status'
@@ -60,9 +60,9 @@ export type AttemptResult = {
   statusCode: number | null;
   /** null: it was taken. */
   error: AttemptError | null;
-  /** What the target asked for (`Retry-After`). */
+  /** The wait that the target asked for (`Retry-After`). */
   retryAfterMs?: number;
-  /** What it answered, not cut yet. */
+  /** The text that the target answered, not cut yet. */
   answer?: string;
   /** false: no connection could be had, which is the host's fault and not the target's. Left out: there was one. */
   reached?: false;

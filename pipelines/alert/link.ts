@@ -8,7 +8,7 @@ import { approvalPage, pagesOf } from '../../src/common/page-address.ts';
 
 const ID = /^[a-z]{3}_[0-9a-z]{26}$/;
 
-/** What has to be decided before what has happened, and that before whom it is about. undefined: nothing to inspect. */
+/** The page for a signal: of what has to be decided, else of the event, else of the agent. undefined: no page. */
 export function linkOf(publicUrl: string | undefined, { agent, event, approval }: Signal): string | undefined {
   if (publicUrl === undefined) return undefined;
   const ids = [agent, event?.id, approval?.id].filter((id) => id !== null && id !== undefined);

@@ -24,7 +24,7 @@ type EventAlertsOptions = AlertOptions & {
   settle: (stream: string, entries: readonly Batched<EventSummary>[]) => Promise<PlacedSignal[]>;
 };
 
-/** What an entry holds, with its id: the order in which signals are dispatched. */
+/** The signals or other items of one entry, with its id: the order in which signals are dispatched. */
 type Batched<T> = { id: string; held: T[] };
 
 export class EventAlerts implements Work<Batched<EventSummary>, null> {
@@ -132,7 +132,7 @@ function isPending({ approvalId }: EventSummary): boolean {
   return approvalId !== undefined;
 }
 
-/** What dispatch.ts relies on. Throws EntryFormatError. */
+/** Checks the fields that dispatch.ts relies on. Throws EntryFormatError. */
 function checkSignal(signal: Signal): void {
   const sound =
     typeof signal?.id === 'string' &&

@@ -54,7 +54,7 @@ type Attempted = {
   durationMs: number;
 };
 type Ending = { claim: Claim; record: DeliveryRecord; state: DeliveryState };
-/** What else the commit changes. */
+/** Further changes that the commit makes. */
 type Also = Pick<Change, 'changes' | 'audit'> & { guards: Guard[]; writes: CommandArgs[] };
 
 type ResultsOptions = RegistryStore & {

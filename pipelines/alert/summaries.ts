@@ -94,7 +94,7 @@ async function next(
   return { window, record: newRecord(alert, { id, account, signal, count: summary.count, test: false, now }) };
 }
 
-/** What may still be said of the newest signal: nothing of an agent that has been deleted since. */
+/** The newest signal without what may no longer be said: nothing of an agent that has been deleted since. */
 async function quotable({ redis, keys }: RegistryStore, account: string, signal: Signal): Promise<Signal> {
   if (signal.agent === null || (await redis.sismember(keys.tombstones(account), signal.agent)) === 0) return signal;
   return withoutAgent(signal);

@@ -164,7 +164,7 @@ export class BaselineStore {
       });
   }
 
-  /** What is not due yet is flushed a second later, if no batch does it before. */
+  /** Flushes a second later the baselines that are not due yet, if no batch does it before. */
   #later(): void {
     if (this.#timer !== undefined || this.#dirty.size === 0) return;
     this.#timer = setTimeout(() => {

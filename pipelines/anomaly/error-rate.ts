@@ -27,7 +27,7 @@ const SLICES_PER_DAY = 8_640;
 const HISTORY_EVENTS_MIN = 50;
 /** A smaller share counts as one in a thousand: five errors among thousands of events are no finding. */
 const SHARE_MIN = 0.001;
-/** What a slice still counts when the next one is taught: twelve hours of memory. */
+/** The weight that a slice keeps when the next one is taught: twelve hours of memory. */
 const KEPT = 1 - 1 / 4_320;
 /** Until its own is known an agent is taken to have this correlation, with the weight of so many pairs' variance. */
 const PRIOR_CORRELATION = 0.05;

@@ -9,7 +9,7 @@ import { tokenSpike } from './token-spike.ts';
 import { beginVolumeEpisode, volumeSpike } from './volume-spike.ts';
 import { countEvent } from './windows.ts';
 
-/** What the detectors inspect. */
+/** The fields of an event that the detectors inspect. */
 export type Observed = Pick<EventSummary, 'type' | 'receivedAt' | 'tokensUsed'> &
   Partial<Pick<EventSummary, 'occurredAt' | 'observed'>>;
 

@@ -41,9 +41,7 @@ import { type Anomalous, signalOf, toAnomalous } from './record-anomaly.ts';
 /** An entry with its position in the stream. */
 type Arrived = { ms: number; seq: number; summaries: EventSummary[] };
 
-/**
- * What was found at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch.
- */
+/** A finding at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch. */
 type EventFinding = { event: string } & Finding;
 /** `flagged` is missing in manifests of versions that knew no baselines. */
 type Plan = { erased: string[]; flagged?: EventFinding[] };
@@ -182,8 +180,8 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
   }
 
   /**
-   * What an earlier owner found counts, also where its baselines were a second ahead of those that it kept: an episode
-   * that it flagged is on, one that it did not flag will be when the next event says so.
+   * Sets episodes as an earlier owner found them, also where its baselines were a second ahead of those that it kept:
+   * an episode that it flagged is on, one that it did not flag will be when the next event says so.
    */
   #agree(flagged: readonly EventFinding[], values: readonly Arrived[]): void {
     const agents = new Map(eventsOf(values).map(({ id, agent }) => [id, agent]));

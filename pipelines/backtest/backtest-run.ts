@@ -39,7 +39,7 @@ import type { BacktestRecord } from '../../src/registry/policies/backtest-record
 import type { BacktestStore, KeptState } from './backtest-store.ts';
 import { Tally } from './tally.ts';
 
-/** What a run asks of its surroundings. */
+/** The parts of the process that a run uses. */
 export type RunParts = {
   clickhouse: ClickHouse;
   store: BacktestStore;
@@ -72,7 +72,7 @@ const KEEPING_SHARE = 1 / 20;
 /** Ids of one question. */
 const WAITS_AT_ONCE = 1_000;
 
-/** What ends a backtest for good. */
+/** The error that ends a backtest for good. */
 class BacktestFailed extends Error {
   override name = 'BacktestFailed';
   readonly code: string;

@@ -18,7 +18,7 @@ import type { KeptTally } from './tally.ts';
 const take = new Script<string | null>('backtest-take', readAsset('src/redis/backtest-take.lua'));
 const keep = new Script<number>('backtest-keep', readAsset('src/redis/backtest-keep.lua'));
 
-/** What is gone on from. Times are epoch ms. */
+/** The state from which a backtest goes on. Times are epoch ms. */
 export type KeptState = {
   /** The fence of the lease under which it was kept. */
   fence: number;

@@ -41,7 +41,7 @@ export class BacktestWorker {
   readonly #looks = new Periodic(BACKTEST_LOOK_MS, () => this.#look());
   readonly #stop = new AbortController();
   #sweptMs = Number.NEGATIVE_INFINITY;
-  /** What waits beside the one that runs. */
+  /** Do other backtests wait beside the one that runs? */
   #othersWait = false;
 
   constructor(options: WorkerOptions) {
@@ -55,7 +55,7 @@ export class BacktestWorker {
     void this.#looks.run();
   }
 
-  /** What runs keeps what it has done first. */
+  /** Stops the worker; a backtest that runs keeps what it has done first. */
   stop(): Promise<void> {
     this.#stop.abort();
     return this.#looks.stop();

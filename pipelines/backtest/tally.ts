@@ -194,7 +194,7 @@ function outcomesOf(counts: Counts): OutcomeChange[] {
   return PAIRS.flatMap((pair, i) => (counts[i]! > 0 ? [{ ...pair, events: counts[i]! }] : []));
 }
 
-/** What changed most comes first, of equals what there is most of. */
+/** The groups of a report: those with the most changed events first, of equals those with the most events. */
 function linesOf(groups: ReadonlyMap<string, Counts>): { lines: KeptGroup; more: number } {
   const weighed = [...groups]
     .filter(([name]) => name !== FURTHER)

@@ -13,7 +13,7 @@ const API_ACTIVITY = { category_uid: 6, class_uid: 6003 } as const;
 const DETECTION_FINDING = { category_uid: 2, class_uid: 2004 } as const;
 
 const ACTIVITY = { create: 1, update: 3, delete: 4, other: 99 } as const;
-/** What the second half of an action says; others are changes. */
+/** The activity by the second half of an action; others are changes. */
 const ACTIVITY_OF: Readonly<Record<string, keyof typeof ACTIVITY>> = {
   created: 'create',
   registered: 'create',

@@ -32,9 +32,9 @@ type BuildParts = RegistryStore & {
 /** `text`: the policy's record. */
 type Wanted = { account: string; policy: Policy; text: string; traceKey: string };
 
-/** What is kept by one call to the store. */
+/** The number of items in one call to a store. */
 const KEPT_AT_ONCE = 500;
-/** What is held of the log, a kilobyte each, until stored events have caught up with it. */
+/** The entries of the log, a kilobyte each, that are held until stored events have caught up with it. */
 const HELD_MAX = 50_000;
 
 /** Why this try comes to nothing. */
@@ -157,7 +157,7 @@ export class MemoryBuild {
     return entries.length;
   }
 
-  /** What an agent that is erased did stays done, in what it shared with others; not who did it. */
+  /** An entry of an agent that is erased, without who did it: what it did in scopes shared with others stays done. */
   #withoutAgent(entry: Logged): Logged {
     const { keys } = this.#parts;
     const { account } = this.#wanted;
@@ -174,7 +174,7 @@ export class MemoryBuild {
     this.#held.push(past);
   }
 
-  /** What is held and was before this time comes first. */
+  /** Moves the held events up to this time to those that are ready, in the order of their times. */
   #take(beforeMs: number): void {
     if (this.#held.length === 0) return;
     const due = this.#held.filter(({ atMs }) => atMs <= beforeMs);

@@ -11,7 +11,7 @@ import { Policies } from '../../src/registry/policies/policies.ts';
 
 const POLL_MS = 5_000;
 const AT_ONCE = 100;
-/** What is due and is no shadow to be made inactive was left there by mistake, and is in no hurry. */
+/** The delay of a due member that is no shadow to be made inactive: it is there by mistake, and in no hurry. */
 const LOOK_AGAIN_MS = 60 * 60 * 1000;
 
 type ShadowExpiryOptions = RegistryStore & { log: Log };

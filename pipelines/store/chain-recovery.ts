@@ -34,7 +34,7 @@ type Stray = { account: string; id: string; atMs: number };
 
 /** Rows of a slice: 50 MB with the ids that the chains hold. */
 const SLICE_ROWS = 100_000;
-/** What one write makes entries of: its block is no longer than a batch's. */
+/** The rows of which one write makes entries: its block is no longer than a batch's. */
 const STRAYS_AT_ONCE = 10_000;
 const FLUSHED_LOOK_MS = 500;
 /** The flusher copies every 5 s (chain-flush.ts). */
@@ -56,8 +56,8 @@ export class ChainRecovery {
   }
 
   /**
-   * What lies in the stream has been compared: the writes that chain what is not chained, to be made one after the
-   * other. `fromMs`: epoch ms before which nothing is lost; null: it is not known, and nothing is chained.
+   * The writes that chain what is not chained yet, to be made one after the other, once all that lies in the stream has
+   * been compared. `fromMs`: epoch ms before which nothing is lost; null: it is not known, and nothing is chained.
    */
   async *end(stream: string, fromMs: number | null): AsyncGenerator<BinaryCommandArgs[]> {
     this.#chain.forgetBeyond(stream);

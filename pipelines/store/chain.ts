@@ -26,8 +26,8 @@ import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 // marker that says which rows may be unknown to it. What it counted since is lost as well, and is counted again.
 
 /**
- * What is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf is
- * made where it is written; of anything else the `leaf` itself. `atMs`: when it arrived.
+ * A row that is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf
+ * is made where it is written; of anything else the `leaf` itself. `atMs`: when it arrived.
  */
 export type Chained = { account: string; id: string | Buffer; agent: Buffer; atMs: number } & (
   | { row: Buffer; leaf?: undefined }

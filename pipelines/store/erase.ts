@@ -33,7 +33,7 @@ import { FileCleaning } from './file-cleaning.ts';
 // Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once do the same
 // twice.
 
-/** What an erasure needs of the chains' flusher (chain-flush.ts). */
+/** The part of the chains' flusher (chain-flush.ts) that an erasure needs. */
 type Chains = { flush(streams: readonly string[]): Promise<void> };
 
 /** A stream has to be acknowledged by a group up to `end`. */

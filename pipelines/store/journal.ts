@@ -150,7 +150,7 @@ export class JournalStore implements Work<Change, null> {
   }
 }
 
-/** What a stored change adds to the registry's chain. */
+/** The entries that a stored change adds to the registry's chain. */
 function chainedEntries({ entry }: Change): Chained[] {
   return entry.audit.map((log) => {
     const createdMs = Date.parse(log.created_at);
@@ -235,7 +235,7 @@ function auditTable(changes: readonly Change[]): Table {
   return { name: 'audit_log', parts: [...months.values()] };
 }
 
-/** What entries carry for tables of their own, as it is. A month of `created_at` is a partition. */
+/** The rows of entries for tables of their own, with account and revision. A month of `created_at` is a partition. */
 function rowTables(changes: readonly Change[]): Table[] {
   const tables = new Map<JournalTable, Map<string, Table['parts'][number]>>();
   for (const { entry } of changes) {

@@ -261,7 +261,7 @@ function livingRows(values: readonly SummarizedRow[][], plan: Plan): SummarizedR
   return rows.filter((row) => !erased.has(row.summary.agent));
 }
 
-/** What the batch has stored, in the order of the stream. */
+/** The rows that the batch has stored, as entries of the chain, in the order of the stream. */
 function chainedRows(rows: readonly SummarizedRow[], bad: readonly BadRow[]): Chained[] {
   const agents = new Map<string, Buffer>();
   return without(rows, bad).map(({ summary, bytes }) => {

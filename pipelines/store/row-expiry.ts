@@ -51,7 +51,7 @@ export class RowExpiry {
   readonly #now: () => number;
   #lookAt = Number.NEGATIVE_INFINITY;
   #changingSince: number | undefined;
-  /** What was found to be done, by the rules of `#rules`. */
+  /** The deletions that have nothing left to delete by the rules of `#rules`: table, partition and condition. */
   #done = new Set<string>();
   #rules = '';
   #busy: Promise<void> | undefined;

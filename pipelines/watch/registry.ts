@@ -10,7 +10,7 @@ import type { AccountRecord } from '../../src/registry/accounts/accounts.ts';
 import { heartbeatOf } from './silence.ts';
 
 export type Watched = { account: string; agent: string };
-/** What the registry says of an agent; left out: it is deleted. */
+/** An agent as the registry knows it; left out: it is deleted. */
 export type KnownAgents = { name: string; isActive: boolean; heartbeatSeconds: number };
 
 /** Agent id -> what is known of it. Throws what the client throws. */

@@ -46,9 +46,8 @@ export class Checkpoints {
   }
 
   /**
-   * What a checkpoint remembers, if it is of this account and signed with the key that is trusted, or one of
-   * its line. Throws ServiceError
-   * validation_failed.
+   * The entries that a checkpoint remembers, by chain, if it is of this account and signed with the key that is
+   * trusted, or one of its line. Throws ServiceError validation_failed.
    */
   read(account: string, given: object, publicKey: string | undefined): Map<string, Remembered> {
     try {

@@ -62,7 +62,7 @@ const LOOK_MS = 5_000;
 const IDLE = 3;
 /** Kept by their ids. */
 const INVALID_MAX = 1_000;
-/** What is older than the last verification is looked at in so many of them. */
+/** The number of parts, one a day, in which entries older than the last verification are looked at. */
 const TURNS = 30;
 const NEW: State = {
   ...{ begun: 0, isRunning: false, verified: 0, invalid: [], found: [] },
@@ -157,8 +157,8 @@ export class DailyVerification implements Part {
   }
 
   /**
-   * What arrived since the last one that went through, and a part of what is older. All of it the first time, and of an
-   * account that was found invalid: a fault is one until it is mended.
+   * The ranges of time to verify: since the last verification that went through, and a part of what is older. All of it
+   * the first time, and of an account that was found invalid: a fault is one until it is mended.
    */
   #ranges({ begun, verified, invalid }: State, account: string): { fromMs: number; toMs?: number }[] {
     if (verified === 0 || invalid.includes(account)) return [{ fromMs: 0 }];

@@ -101,7 +101,7 @@ export class Feed {
     return { approvals, deliveries, chains: this.#chains.map((chain, i) => (followed(i) && endOf.get(chain)) || 0) };
   }
 
-  /** What lies behind the place. Throws FeedAhead. */
+  /** The page of entries and changes behind the place. Throws FeedAhead. */
   async page(question: FeedQuestion, place: FeedPlace): Promise<FeedPage> {
     const chained = await this.#chained(question, place);
     const changes = await this.#changes(question, place);

@@ -26,7 +26,7 @@ export type SeenRow = {
   closes?: KeptNote;
 };
 
-/** What an entry of the audit log says was chained later than it was stored (`chain.recovered`). */
+/** The entries that were chained later than they were stored, as an entry of the audit log says (`chain.recovered`). */
 export type Recovery = { chain: string; entries: number; atMs: number };
 
 /** The table. Times: from inclusive, to exclusive. */
@@ -261,7 +261,7 @@ export class Ledger {
     if (row.deletes !== undefined) this.deleted.add(keyOf(packId(row.deletes)));
   }
 
-  /** What arrived before `endMs` and has no row by now has none. */
+  /** Settles the entries that arrived before `endMs`: one that has no row by now has none. */
   #settle(endMs: number): void {
     for (const [key, expected] of this.#expected) {
       if (expected.atMs >= endMs) continue;

@@ -125,7 +125,7 @@ export function registrySource(clickhouse: ClickHouse, account: string, trustedK
   };
 }
 
-/** What the audit log has of closed gaps, as far as the signatures are right. */
+/** The notes of closed gaps in the audit log, as far as the signatures are right. */
 export async function keptNotes(
   clickhouse: ClickHouse,
   account: string,

@@ -28,7 +28,7 @@ export type KeptJob = {
   fromMs: number | null;
   /** Up to and including there; null: all that was there when it came to its end. */
   toMs: number | null;
-  /** What a checkpoint says, chain by chain: entry, its hash in hex, when. */
+  /** The entries of a checkpoint, chain by chain: entry, its hash in hex, when. */
   checkpoint: [chain: string, n: number, hash: string, atMs: number][];
   /** The next window of time begins here, and is so wide at most. */
   nextMs: number;
@@ -39,7 +39,7 @@ export type KeptJob = {
   /** Windows in a row that could not be read. */
   failures?: number;
   endedMs: number | null;
-  /** What the last window came to, or the one that is not valid. */
+  /** The result of the last window, or of the one that is not valid. */
   found: AuditVerification | null;
 };
 

@@ -35,7 +35,7 @@ const LOOK_MS = 2_000;
 const ACCOUNTS_MAX = 20;
 /** A window that is not verified after so long is halved; one that took a quarter of it doubles the next. */
 const WINDOW_MS = 20_000;
-/** What cannot be read so often in a row, each time less of it, is given up. */
+/** The failures in a row, each time with less to read, after which a verification is given up. */
 const FAILURES_MAX = 20;
 
 type Window = { found: AuditVerification; fromMs: number; isLast: boolean; endMs: number; tookMs: number };

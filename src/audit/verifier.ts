@@ -34,7 +34,7 @@ export type VerifyOptions = {
 };
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** What is about to expire while we look is as good as gone. */
+/** The time before its expiry from which a row counts as gone: it may expire while we look. */
 const EXPIRY_MARGIN_MS = 60 * 60 * 1000;
 
 export class AuditVerifier {

@@ -22,7 +22,7 @@ import { type Violation, Violations } from './violations.ts';
 
 export const REGISTRY_CHAIN = 'registry';
 
-/** What is verified: an account's tables and chains, wherever they are. */
+/** The tables and chains of an account that are verified, wherever they are. */
 type Verifiable = {
   account: string;
   /** Every chain that has entries, or of which some are remembered elsewhere. */

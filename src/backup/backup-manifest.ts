@@ -37,7 +37,7 @@ export type BackupManifest = {
   files: BackedUpFile[];
 };
 
-/** What a backup says of the service that it is of. */
+/** The version and the settings of the service that a backup names. */
 export function aboutBackup({ partitions, redisPrefix, clickhouseDatabase }: Config) {
   const { version } = JSON.parse(readAsset('package.json')) as { version: string };
   const settings = {

@@ -34,7 +34,7 @@ type EmbeddedBackupOptions = {
 /** A front waits for Redis longer than that. Linking takes some 10 µs a file: a second for the parts of a year. */
 const PAUSE_MS = 4_000;
 const FROZEN = 'gatehouse_backup_';
-/** What the data folder holds beside the stores: keys, and mails that wait. */
+/** The files of the data folder beside the stores: keys, and mails that wait. */
 export const KEY_FILES = /^(?:admin-key(?:\.\d+)?|audit-signing-key\.pem)$/;
 const OUTBOX = 'outbox';
 

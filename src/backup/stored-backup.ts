@@ -27,7 +27,7 @@ export type StoredManifest = Pick<BackupManifest, 'product' | 'format' | 'versio
 type NamedManifest = { name: string; manifest: StoredManifest };
 export type SmallFile = { name: string; text: string };
 
-/** What is taken by itself, in this order: before all other tables, and behind them. */
+/** The tables that are backed up by themselves, in this order: before all other tables, and after them. */
 const BEFORE = { chain: 'audit_chain', log: 'audit_log' };
 const BEHIND = { registry: 'registry' };
 const ALONE = Object.entries({ ...BEFORE, ...BEHIND });

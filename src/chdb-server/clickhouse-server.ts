@@ -279,8 +279,8 @@ function send(
 }
 
 /**
- * What a query has read: chdb gives it only in the statistics at the end of an answer in FORMAT JSON or JSONCompact.
- * Null: not known, and then the summary is silent about it.
+ * The rows and bytes that a query has read: chdb gives them only in the statistics at the end of an answer in FORMAT
+ * JSON or JSONCompact. Null: not known, and then the summary is silent about it.
  */
 function readStatistics(bytes: Uint8Array): { rows: string; bytes: string } | null {
   const tail = Buffer.from(bytes.subarray(-STATISTICS_BYTES_MAX)).toString('latin1');

@@ -152,7 +152,7 @@ export class DataDirectory {
       throw new DataDirectoryError('damaged', `${this.path} is damaged: data is missing, ${few(missing)}. ${cure}`);
   }
 
-  /** What the operator has decided to continue without, found at this start. */
+  /** The damaged or missing data that the operator has decided to continue without, found at this start. */
   gaveUp: readonly string[] = [];
 
   /** The next start continues without what it finds damaged in the tables' data. */

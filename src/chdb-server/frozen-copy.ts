@@ -51,7 +51,7 @@ export function frozenCopy(directory: string, frozen: string): FrozenCopy {
   return { files, links, marker: { path: MARKER, text }, engine: marker.engine, parts: countBy(parts) };
 }
 
-/** What was frozen under names that begin so. */
+/** Removes the copies that were frozen under names that begin so. */
 export function removeFrozen(directory: string, begins: string): void {
   const shadow = path.join(directory, SHADOW);
   for (const { name } of entriesOf(shadow))

@@ -13,9 +13,9 @@ import { CircuitBreaker } from './circuit-breaker.ts';
 import type { CheckQuestion, CheckVerdict } from './formats/format.ts';
 import { FORMATS } from './formats/formats.ts';
 
-/** What is sent: a judge of texts takes no more, and an event of 1 MiB must not be sent three times. */
+/** The bytes sent at most: a judge of texts takes no more, and an event of 1 MiB must not be sent three times. */
 const SENT_BYTES_MAX = 64 * 1024;
-/** What is read of an answer: Presidio's findings in 64 KiB of names come near. */
+/** The bytes that are read of an answer at most: Presidio's findings in 64 KiB of names come near. */
 const ANSWER_BYTES_MAX = 256 * 1024;
 /** All calls of a request end within it: its Idempotency-Key is held for 10 s, the append included. */
 const REQUEST_MS_MAX = 7_000;
@@ -79,7 +79,7 @@ export class CheckCalls {
     return answers;
   }
 
-  /** What is under way ends as an error. */
+  /** Ends the calls that are under way as errors. */
   stop(): void {
     this.#stopping.abort('aborted');
     for (const { kept } of this.#states.values()) kept.destroy();

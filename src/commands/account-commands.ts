@@ -197,7 +197,7 @@ function permissionsOf(given: Context['options'][string]): Permission[] | null {
   return names as Permission[];
 }
 
-/** What does not go together is said in the words of the command line. */
+/** The usage error for options that do not go together, in the words of the command line; other errors as they are. */
 export function asUsage(error: unknown): unknown {
   if (!(error instanceof ServiceError) || error.code !== 'validation_failed') return error;
   const details = (error.details ?? []).map(({ path, message }) => `${path}: ${message}`);

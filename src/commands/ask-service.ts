@@ -8,7 +8,7 @@ import { serviceToAsk } from './context.ts';
 
 export type Options = Record<string, string | boolean | undefined>;
 export type ServiceAnswer = { status: number; body: unknown };
-/** What was sent as a list: of each item the place in its file and its name. */
+/** The list that was sent: of each item the place in its file and its name. */
 type Sent = { list: string; places: readonly { place: string; name: unknown }[] };
 
 export class ServiceRefused extends UserFacingError {

@@ -33,7 +33,7 @@ class AuditInvalid extends UserFacingError {
   override name = 'AuditInvalid';
 }
 
-/** What is in flight is stored within seconds, and copied by the next flush. */
+/** The wait for rows in flight: they are stored within seconds, and copied by the next flush. */
 export const SETTLE_MS = 30_000;
 const FLUSHED_MS = SETTLE_MS + 4 * CHAIN_FLUSH_MS;
 

@@ -85,7 +85,7 @@ function askedOf({ options }: Context): GapRequest {
   return asked;
 }
 
-/** What is missing of what arrived in that time, and no note covers. */
+/** The rows that arrived in that time, are missing, and are covered by no note. Throws GapNotClosed. */
 export async function findMissing(
   stores: Stores,
   config: Config,

@@ -19,13 +19,13 @@ import { denied } from '../hooks/read-hook.ts';
 import { serviceToAsk, UsageError } from './context.ts';
 
 type Options = Record<string, string | boolean | undefined>;
-/** What the service says that a command does. */
+/** The exit status and the output that the service sets for a command. */
 type Ending = { status: number; stdout: string; stderr: string };
 
 const DENIED = 2;
 /** Below what any of the tools gives a hook by itself; a person needs longer, and then it must be set in both. */
 const TIMEOUT_SECONDS = 10;
-/** What is left of `--timeout` for all but the wait for a person. */
+/** The seconds of `--timeout` that are left for all but the wait for a person. */
 const MARGIN_SECONDS = 1;
 const SECONDS_MAX = 3_600;
 /** Where nothing listens: as long as a service takes that is started again. */

@@ -53,7 +53,7 @@ export const migrateCommand: Command = async ({ config, print }) => {
   }
 };
 
-/** What a command prints may be what a job logs: without a terminal the key goes where its owner alone reads it. */
+/** The key, or where it is kept: jobs may log the output, so without a terminal it goes where its owner alone reads. */
 function shownOrKept(key: string, { dataDir }: Config): string {
   if (process.stdout.isTTY) return `(shown this once): ${key}`;
   try {

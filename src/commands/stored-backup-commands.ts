@@ -31,7 +31,7 @@ import { withRedis } from './with-redis.ts';
 
 /** Pipelines are seconds behind. Longer means that they stand still, or that more comes in than they can store. */
 const STORED_MS_MAX = 120_000;
-/** What was committed before a moment was so by the clocks of all fronts, less this. */
+/** The most by which clocks of fronts differ: a commit older than a moment by this was before it by all of them. */
 const CLOCKS_APART_MS = 60_000;
 
 export const backupToS3: Command = async (context) => {
@@ -112,7 +112,7 @@ async function goOnBehind({ redis, keys }: RegistryStore, momentMs: number): Pro
     if (group === 'store') await redis.set(keys.watermark(stream, group), `${momentMs}-0`);
 }
 
-/** What has no entry in the audit log gets one, and a policy a revision that it vouches for. */
+/** Makes an entry in the audit log for each change that has none, and for a policy a revision that it vouches for. */
 async function record(stores: RegistryStore, unrecorded: readonly Unrecorded[]): Promise<void> {
   if (unrecorded.length === 0) return;
   for (const one of unrecorded) if (one.deleted) await recordDeletion(stores, one);
@@ -145,7 +145,7 @@ function keyFiles(dataDir: string): SmallFile[] {
   return names.map((name) => ({ name, text: readFileSync(path.join(dataDir, name), 'utf8') }));
 }
 
-/** What is there stays. */
+/** Writes a key file into the data folder; one that is there stays. */
 function keepKeyFile(dataDir: string, { name, text }: SmallFile): string {
   const file = path.join(new StateDir(dataDir).path, name);
   if (existsSync(file)) return `${file} is there already, and stays`;

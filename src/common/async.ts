@@ -72,7 +72,7 @@ export class Slices {
   }
 }
 
-/** What `work` makes of each. */
+/** The results of `work` for each item, in their order. */
 export async function inSlices<T, R>(items: readonly T[], work: (item: T) => R): Promise<R[]> {
   const slices = new Slices();
   const made: R[] = [];
@@ -92,7 +92,7 @@ export function backoffMs(attempt: number, { minMs, maxMs }: { minMs: number; ma
   return Math.round(withoutJitter * (0.75 + Math.random() / 2));
 }
 
-/** What `promise` gives, or `late()` where it has not settled after `ms`; it is not cancelled then. */
+/** The value of `promise`, or of `late()` where it has not settled after `ms`; it is not cancelled then. */
 export async function withTimeout<T>(promise: Promise<T>, ms: number, late: () => T): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<T>((resolve, reject) => {

@@ -14,9 +14,9 @@ const BUFFER_BYTES_MIN = 1024;
 const CLASSES = 14;
 export const BUFFER_BYTES_MAX = BUFFER_BYTES_MIN << (CLASSES - 1);
 /**
- * What a front uses when a flood of batches begins (120 MB: 430 of them in flight, with replies and entries). At
- * ordinary full load it is 20 MB. With a bound of 32 MB the rest was allocated again as the flood came and went, 160 MB
- * a second: 14 full collections in two seconds, and refusals took 40 to 108 ms (p99) instead of 15. The bound costs
+ * The bytes that a front uses when a flood of batches begins (120 MB: 430 of them in flight, with replies and entries).
+ * At ordinary full load it is 20 MB. With a bound of 32 MB the rest was allocated again as the flood came and went, 160
+ * MB a second: 14 full collections in two seconds, and refusals took 40 to 108 ms (p99) instead of 15. The bound costs
  * nothing: what is kept had been in use.
  */
 const KEPT_BYTES_MAX = 128 * 1024 * 1024;

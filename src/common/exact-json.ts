@@ -47,7 +47,7 @@ export function exactJson(value: unknown): string {
 
 const WRITTEN = new RegExp(`"${MARK}([^"]*)"`, 'g');
 
-/** What is no number of JSON is left for JSON.parse to refuse. */
+/** A number of JSON. Any other form is left for JSON.parse to refuse. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 /** null: it holds no long number. */

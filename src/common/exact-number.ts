@@ -15,7 +15,7 @@ const EXPONENT_MAX = 1e15;
 /** `0.DIGITS` times ten to the power of `point`, without zeros at either end. Zero has no digits. */
 type Decimal = { isNegative: boolean; digits: string; point: number };
 
-/** What JSON.stringify makes of one: see exact-json.ts. */
+/** The value that JSON.stringify writes for one: see exact-json.ts. */
 type Writing = (number: LongNumber) => unknown;
 
 export class LongNumber {

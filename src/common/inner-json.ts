@@ -14,8 +14,8 @@ import { JSON_DEPTH_MAX } from './limits.ts';
 export const INNER_LEVELS_MAX = 3;
 
 /**
- * What a string holds. `isExact`: by JSON's own rules, so that its text is that of a document. `value` undefined: it
- * begins like JSON, and there is not one reading.
+ * The JSON value in a string. `isExact`: by JSON's own rules, so that its text is that of a document. `value`
+ * undefined: it begins like JSON, and there is not one reading.
  */
 export type InnerText = { readonly value: Json | undefined; readonly isExact: boolean };
 
@@ -102,7 +102,7 @@ function unescaped(text: string): string {
   return text.replaceAll(/\\+[bfnrtv0]/g, ' ').replaceAll('\\', '');
 }
 
-/** What the first block holds, where that begins like JSON. */
+/** The value in the first fenced block, where that begins like JSON. */
 function readFenced(text: string, start: number): InnerText | undefined {
   const end = matchEnd(text, FENCE, start);
   if (end === 0) return undefined;
@@ -160,7 +160,7 @@ function isPatternOfList(text: string, at: number): boolean {
   return false;
 }
 
-/** What a string begins with, itself or as part of another. */
+/** The first character of a string, itself or as part of another. */
 const STRING = /["'\\]/;
 
 /**

@@ -15,7 +15,7 @@ export type JsonFault = {
   byte: number;
   /** Keys and indices on the way to it. */
   path: readonly (string | number)[];
-  /** What is wrong there; completes "line 1, column 7 (byte 6): …". */
+  /** The fault at that place; completes "line 1, column 7 (byte 6): …". */
   what: string;
 };
 
@@ -83,7 +83,7 @@ const SHOWN_CHARACTERS_MAX = 40;
 
 const NO_NUMBER =
   'is no number of JSON; write null, or text in double quotes (json.dumps writes it unless allow_nan is False)';
-/** What people write for values, and what JSON has for it. */
+/** The words that people write for values, each with its form in JSON. */
 const WORDS: ReadonlyMap<string, string> = new Map([
   ['None', 'is Python; JSON writes null'],
   ['True', 'is Python; JSON writes true'],

@@ -17,7 +17,7 @@ const isBlank = (unit: number): boolean => unit === 0x20 || unit === 0x0a || uni
 /** For values of our own. */
 export const jsonOf = (value: unknown): string => JSON.stringify(value);
 
-/** What a string stands for. `text`: a string of JSON. */
+/** The value of a string of JSON. `text`: with its quotes. */
 export function stringOf(text: string): string {
   return text.includes('\\') ? (JSON.parse(text) as string) : text.slice(1, -1);
 }

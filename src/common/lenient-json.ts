@@ -17,7 +17,7 @@ const NAME = /-?[\p{ID_Start}$_][\p{ID_Continue}$]*/uy;
 const PREFIX = /[uUbB](?=["'])/y;
 const PART_OF_NAME = /[\p{ID_Continue}$.]/u;
 
-/** What is no number of JSON is text, so that a comparison of numbers says so. */
+/** The values of words. A number that JSON does not have is text, so that a comparison of numbers says so. */
 const WORDS: ReadonlyMap<string, Json> = new Map<string, Json>([
   ['true', true],
   ['True', true],
@@ -197,7 +197,7 @@ class Reader {
     return value === undefined ? refuse() : value;
   }
 
-  /** What a form finds here; undefined: nothing. A letter or digit that follows makes it another token. */
+  /** The token of this form here; undefined: none. A letter or digit that follows makes it another token. */
   #token(form: RegExp): string | undefined {
     form.lastIndex = this.#at;
     const token = form.exec(this.#text)?.[0];

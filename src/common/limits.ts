@@ -49,8 +49,8 @@ export const LEASED_PERMITS_MIN = 8;
 /** Counters that a front remembers, to hold permits of those that are in use: some 500 bytes each. */
 export const COUNTERS_KNOWN_MAX = 10_000;
 /**
- * What is kept of what has occurred, for a sequence: values of `same` in a scope, each some 200 bytes, and scopes of a
- * policy. What is beyond counts as having occurred.
+ * The memory of a sequence: values of `same` in a scope, each some 200 bytes, and scopes of a policy. Those beyond
+ * count as having occurred.
  */
 export const SEQUENCE_VALUES_MAX = 64;
 export const SEQUENCE_SCOPES_MAX = 10_000;
@@ -201,7 +201,7 @@ export const OUTGOING_NOTED_MS = 600_000;
 /** So many calls of a check are shown, the last of a day: enough for a p95, and 10 KB. */
 export const CHECK_CALLS_KEPT = 200;
 export const CHECK_CALLS_MS_MAX = 86_400_000;
-/** What a product sends of a conversation, by its description, and room for another way of counting. */
+/** The bytes of a conversation that a product sends, by its description, and room for another way of counting. */
 export const INFERENCE_BYTES_MAX = 10 * MiB;
 /**
  * A conversation that is sent whole with each turn is remembered for a day after it, by its newest messages: 40 bytes
@@ -213,9 +213,9 @@ export const MESSAGES_KNOWN_MAX = 32;
 /** Messages of a conversation that are asked about at a time: of the longest that is taken. */
 export const CONVERSATION_CLAIMS_MAX = 5_000;
 /**
- * What keys that are bound to an agent may fill of each bound of the account, all of them together: the rest is left to
- * its people. And of one agent policies, alerts and keys together, more than which its own keys do not add: of those in
- * force three agents could fill what is for bound keys.
+ * The share of each bound of the account that keys bound to an agent may fill, all of them together: the rest is left
+ * to its people. And of one agent policies, alerts and keys together, more than which its own keys do not add: of those
+ * in force three agents could fill what is for bound keys.
  */
 export const BOUND_SHARE_MAX = 0.75;
 export const OF_AGENT_MAX = 50;
@@ -311,7 +311,7 @@ export const BACKTEST_PAGE_ROWS_MAX = 50_000;
 export const BACKTEST_PAGE_BYTES_MAX = 32 * MiB;
 /** A page may take so long in ClickHouse, where it gives way to all else. */
 export const BACKTEST_QUERY_SECONDS = 120;
-/** What is done is kept this often, at least: so much is done again after a kill. */
+/** The longest time between two savings of a backtest's progress: so much is done again after a kill. */
 export const BACKTEST_KEEP_MS = 2_000;
 /** A backtest gives way to others that wait after so long. */
 export const BACKTEST_TURN_MS = 10_000;
@@ -319,7 +319,7 @@ export const BACKTEST_TURN_MS = 10_000;
 export const BACKTEST_LOOK_MS = 1_000;
 /** Tries of one that never gets any further: it ends the process that runs it, each time, or is never answered. */
 export const BACKTEST_TRIES_MAX = 20;
-/** What was acknowledged before a backtest began is waited for so long. */
+/** The time to wait for events that were acknowledged before a backtest began. */
 export const BACKTEST_STORED_MS_MAX = 30_000;
 /** Counters of a replayed rate limit, and sub-buckets over all of them: 16 MB of what is kept at most. */
 export const BACKTEST_COUNTERS_MAX = 100_000;
@@ -340,7 +340,7 @@ export const INSERT_BYTES_MAX = 32 * MiB;
 
 /**
  * A hook after a call may be larger than an event: then each member that is larger than this is recorded by its size.
- * What is left says what happened, and fits.
+ * The rest says what happened, and fits.
  */
 export const HOOK_MEMBER_BYTES_KEPT = 64 * KiB;
 /** A hook on standard input has this size at most: a screen of pictures that a tool has read. */
@@ -384,7 +384,7 @@ export const MEMBER_SIGN_IN_MS = 1_000;
 
 /** An idle stream is asked for entries this often; half of it is the mean wait of a lone event. */
 export const READ_POLL_MS = 50;
-/** What a reader is given at once. */
+/** The entries and bytes that a reader is given at once. */
 export const READ_ENTRIES_MAX = 500;
 export const READ_BYTES_MAX = 2 * MiB;
 /** Entries asked for at once: at first, and most. Four of the largest that are joined are four megabytes. */
@@ -394,7 +394,10 @@ export const READ_COUNT_MAX = 128;
  * Entries that one group of a process has read and another has not yet, over all streams: a second at 60,000 events/s.
  */
 export const READ_WINDOW_BYTES_MAX = 48 * MiB;
-/** What a pipelines process holds of its streams at once: three quarters for the store's, each shared out evenly. */
+/**
+ * The bytes of its streams that a pipelines process holds at once: three quarters for the store's, each shared out
+ * evenly.
+ */
 export const READ_AHEAD_BYTES_MAX = 128 * MiB;
 /** Entries of one batch: bounds the ids of an acknowledgement. */
 export const BATCH_ENTRIES_MAX = 5_000;

@@ -41,7 +41,7 @@ const WORD = /^(?:null|true|false)$/;
 /** The only tags: what they stand before is text. */
 const TEXT_TAGS = ['!', 'tag:yaml.org,2002:str'];
 const SHOWN_CHARACTERS_MAX = 60;
-/** What the service says of a policy that no file says. */
+/** The fields that the service adds to a policy and no file has. */
 const NOT_DECLARED = [
   ...['id', 'revision', 'owner', 'applied_revision', 'shadow_of_revision', 'expires_at', 'created_at', 'updated_at'],
 ];
@@ -67,7 +67,7 @@ export function readPriceFiles(files: readonly string[]): FilePrice[] {
   return files.flatMap((file) => readItems(file, PRICES)).map(({ place, item }) => ({ place, price: item }));
 }
 
-/** What a file declares: what every item of it has, and what it is called. */
+/** The kind of items that a file declares: the key that every item has, and the name of an item. */
 type Kind = { key: string; what: string };
 const POLICIES: Kind = { key: 'name', what: 'a policy with a `name`' };
 const PRICES: Kind = { key: 'model', what: 'a price with a `model`' };
@@ -101,8 +101,8 @@ function readItems(file: string, kind: Kind): { place: string; item: Record<stri
 }
 
 /**
- * What the file needs of a policy as the service answers it, in the order in which people read it. `agents`: names by
- * ids; an agent has another id in another account, and the file is to fit there, too.
+ * The text of a file with these policies as the service answers them, in the order in which people read it. `agents`:
+ * names by ids; an agent has another id in another account, and the file is to fit there, too.
  */
 export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<string, string>): string {
   const documents = policies.map((policy) => {

@@ -27,7 +27,7 @@ export class RowBinaryWriter {
   }
 
   /**
-   * What was written. A copy where most of the memory is unused: the result may wait for Redis, the rest should not.
+   * The bytes written. A copy where most of the memory is unused: the result may wait for Redis, the rest should not.
    */
   bytes(): Buffer {
     const { length } = this;

@@ -21,7 +21,7 @@ type TimeSources = {
   wallMs: () => number;
   /** Ms from some moment on, to the microsecond; never set. */
   monotonicMs: () => number;
-  /** What is known of the epoch ms at which the other one was 0. */
+  /** The epoch ms at which the other one was 0, as far as it is known. */
   originMs: number;
 };
 
@@ -112,12 +112,12 @@ export class SteadyClock {
     return { ms, slot: this.#lateSlot };
   }
 
-  /** What was taken last. */
+  /** The moment that was taken last. */
   get last(): Moment {
     return { ms: this.#ms, slot: this.#slot };
   }
 
-  /** What is taken from now on lies behind that. */
+  /** Puts all moments that are taken from now on behind that. */
   notBefore({ ms, slot }: Moment): void {
     if (ms < this.#ms || (ms === this.#ms && slot <= this.#slot)) return;
     this.#ms = ms;

@@ -1,6 +1,6 @@
 // Replaces stretches of a text (of redacted payloads and of messages of MCP).
 
-/** What is put in place of a stretch of a text. */
+/** A text that is put in place of a stretch of another. */
 export type TextEdit = { start: number; end: number; text: string };
 
 /** `edits` are in order and do not overlap. */

@@ -10,7 +10,7 @@ type SchemaError = { keyword: string; instancePath: string; message: string; par
 const DETAILS_MAX = 8;
 const A_TIME = 'must be an ISO 8601 date-time with an offset or Z';
 
-/** What is wrong with `value`, at most 8 entries; `base` is the pointer of the value inside the body. */
+/** The mistakes in `value`, at most 8; `base` is the pointer of the value inside the body. */
 export function errorDetails(validator: Pick<Validator, 'Errors'>, value: unknown, base = ''): ErrorDetail[] {
   const details = new Map<string, ErrorDetail>();
   const errors = validator.Errors(value) as SchemaError[];

@@ -19,7 +19,7 @@ type Entry = {
   usage: string;
   help: string;
   options?: Options;
-  /** What stands behind it beside options: names, in order, or any number of words. By itself nothing. */
+  /** The words that may follow beside options: names, in order, or any number of words. By itself none. */
   words?: readonly string[] | 'any';
 } & (
   | { run: Command; say?: undefined; act?: undefined }
@@ -30,7 +30,7 @@ type Entry = {
 );
 
 const USAGE_STATUS = 2;
-/** What `gatehouse start` gives its workers: they leave when it is gone. Not for people, and in no help. */
+/** The option that `gatehouse start` gives its workers: they leave when it is gone. Not for people, and in no help. */
 const SUPERVISED: Options = { supervised: { type: 'boolean' } };
 
 const OF_POLICIES: Options = { owner: { type: 'string' }, url: { type: 'string' } };

@@ -164,7 +164,7 @@ function hasReplicas({ redisReplicas, redisCluster, redisUrl = '' }: Config): bo
   return (redisReplicas ?? (redisCluster || isSentinelAddress(redisUrl) ? 1 : 0)) > 0;
 }
 
-/** What ClickHouse has of the registry. */
+/** The registry as ClickHouse has it. */
 export function knownRegistry(clickhouse: ClickHouse): KnownRegistry {
   return { revisions: () => registryRevisions(clickhouse), rows: () => registrySnapshot(clickhouse) };
 }

@@ -344,7 +344,7 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
   });
 }
 
-/** What series they have is bounded as that of accounts: where callers of every account can ask, none names a check. */
+/** The calls of checks, with bounded series, as of accounts: where callers of all accounts can ask, none is named. */
 function makeChecks(
   config: Config,
   { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>,

@@ -57,7 +57,7 @@ export class GuardedTls {
     this.#resolve = resolve;
   }
 
-  /** What `use` makes of a connection, which ends with it. Throws EgressError. */
+  /** The result of `use` with a connection, which ends with it. Throws EgressError. */
   during<T>(target: TargetUrl, during: During, use: (tls: TLSSocket, over: AbortSignal) => Promise<T>): Promise<T> {
     return this.opening(target, during, async (open, over) => use(await open(), over));
   }

@@ -16,7 +16,7 @@ export function outboxFolderOf({ dataDir }: Pick<Config, 'dataDir'>): string {
   return path.resolve(dataDir, 'outbox');
 }
 
-/** What the person who starts it should know, as one line; empty: mails go by a server. */
+/** The line for the person who starts the service; empty: mails go by a server. */
 export function outboxNotice(config: Pick<Config, 'smtpUrl' | 'dataDir'>): string {
   if (mailTransportOf(config) === 'smtp') return '';
   return `Mails of alerts are written to ${outboxFolderOf(config)}; GATEHOUSE_SMTP_URL names a mail server\n`;

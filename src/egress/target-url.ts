@@ -19,8 +19,8 @@ const FORM = /^https:\/\/(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#
  */
 const LOCAL_NAME = /^[^.]+$|(^|\.)(localhost|local|localdomain|internal|home\.arpa)$/;
 /**
- * What the public name system may know: labels of at most 63, the last one of letters, so that none is read as a
- * number.
+ * The names that the public name system may know: labels of at most 63, the last one of letters, so that none is read
+ * as a number.
  */
 const PUBLIC_NAME = /^(?=.{4,253}$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+(?:[a-z]{2,63}|xn--[a-z0-9-]{1,59})$/;
 const UNUSUAL = 'must name its host in the usual form';
@@ -46,7 +46,7 @@ export function allowedHostsOf(setting: string | undefined): ReadonlySet<string>
   return new Set(entries.map((entry) => (isIP(entry) === 6 ? bare(new URL(`https://[${entry}]`).hostname) : entry)));
 }
 
-/** What is wrong with it, for the person who set it; or the URL. */
+/** The URL; or what is wrong with it, for the person who set it. */
 export function targetUrl(
   text: string,
   allowedHosts: ReadonlySet<string>,
@@ -78,7 +78,7 @@ export function isSyslogAddress(text: string): boolean {
   return text.startsWith('syslog+tls:');
 }
 
-/** What is wrong with `syslog+tls://HOST[:PORT]`, for the person who set it; or where it leads. */
+/** The target of `syslog+tls://HOST[:PORT]`; or what is wrong with it, for the person who set it. */
 export function syslogTarget(text: string, allowedHosts: ReadonlySet<string>): TargetUrl | string {
   const [, host, port = `:${SYSLOG_PORT}`] = SYSLOG_FORM.exec(text) ?? [];
   if (host === undefined) return 'must be syslog+tls://HOST or syslog+tls://HOST:PORT';
@@ -87,7 +87,7 @@ export function syslogTarget(text: string, allowedHosts: ReadonlySet<string>): T
 
 /** The host, the path under which objects are put, and the region. */
 const S3_FORM = /^s3\+https:\/\/([^/?#]+)(\/[^?#]*)?(?:\?region=([a-z0-9-]{1,64}))?$/;
-/** What is signed as it stands: segments that need no percent code, and that no parser mends. */
+/** The paths that are signed as they stand: segments that need no percent code, and that no parser mends. */
 const S3_PATH = /^(\/(?!\.{1,2}(\/|$))[A-Za-z0-9._~-]+)*\/?$/;
 const S3_REGION = 'us-east-1';
 
@@ -97,7 +97,7 @@ export function isS3Address(text: string): boolean {
   return text.startsWith('s3+https:');
 }
 
-/** What is wrong with `s3+https://HOST[:PORT]/PATH[?region=REGION]`, for the person who set it; or where it leads. */
+/** The target of `s3+https://HOST[:PORT]/PATH[?region=REGION]`; or what is wrong with it, for the person who set it. */
 export function s3Target(text: string, allowedHosts: ReadonlySet<string>): S3Target | string {
   const [, host, path = '/', region = S3_REGION] = S3_FORM.exec(text) ?? [];
   if (host === undefined) return 'must be s3+https://HOST/PATH, with ?region=REGION behind it where there is one';
@@ -106,7 +106,7 @@ export function s3Target(text: string, allowedHosts: ReadonlySet<string>): S3Tar
   return typeof target === 'string' ? target : { target, region };
 }
 
-/** What is wrong with an address that is kept and shown without its query; undefined: nothing. */
+/** The fault of an address that is kept and shown without its query; undefined: none. */
 export function urlProblem(text: string, allowedHosts: ReadonlySet<string>): string | undefined {
   const target = targetUrl(text, allowedHosts);
   if (typeof target === 'string') return target;
@@ -116,7 +116,7 @@ export function urlProblem(text: string, allowedHosts: ReadonlySet<string>): str
 
 const HIDDEN_QUERY = '?…';
 
-/** What stands there may be a secret, as in addresses of functions (`?code=…`). */
+/** The address without its query, which may hold a secret, as in addresses of functions (`?code=…`). */
 export function withoutQuery(url: string): string {
   const at = url.indexOf('?');
   return at < 0 ? url : url.slice(0, at) + HIDDEN_QUERY;

@@ -90,7 +90,7 @@ function newestIncrement(folder: string): string | undefined {
   return increments[0] && path.join(directory, increments[0].name);
 }
 
-/** What redis-check-aof says; it ends with status 1 where it finds something. */
+/** The output of redis-check-aof, which ends with status 1 where it finds something. */
 function checked(file: string, env: Record<string, string | undefined>): string {
   try {
     return execFileSync('redis-check-aof', [file], {

@@ -15,7 +15,7 @@ export class FileLockError extends UserFacingError {
   override name = 'FileLockError';
 }
 
-/** What `flock -n` ends with where another holds the lock. */
+/** The exit status of `flock -n` where another holds the lock. */
 const HELD_STATUS = 1;
 /**
  * Opens for reading and writing, makes the file if it is not there, and never empties it: that is for who gets the

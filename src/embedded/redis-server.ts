@@ -46,7 +46,7 @@ const PID_FILE = 'server.pid';
 const LOCK_FILE = 'server.lock';
 /** A child that rewrites the file notices within a second that its server is gone. */
 const LOCK_WAIT_S_MAX = 20;
-/** What `flock` ends with when it could not have the lock; redis-server ends with 0 or 1. */
+/** The exit status of `flock` when it could not have the lock; redis-server ends with 0 or 1. */
 const LOCKED_STATUS = 75;
 /** A leftover server writes out what it holds; that takes longer than a moment only when the disk is very slow. */
 const LEFTOVER_MS_MAX = 20_000;

@@ -34,7 +34,7 @@ class StateDirError extends UserFacingError {
   override name = 'StateDirError';
 }
 
-/** What `gatehouse start` writes for the commands that run beside it. */
+/** The facts that `gatehouse start` writes for the commands that run beside it. */
 export type Runtime = {
   pid: number;
   url: string;

@@ -35,7 +35,7 @@ import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './re
 import { KEY_FILE, StateDir } from './state-dir.ts';
 import { BACKTESTS_V8, FRONT_V8, PIPELINES_V8 } from './v8.ts';
 
-/** What stops the start for a reason that the person at the terminal can mend. */
+/** A failure of the start for a reason that the person at the terminal can mend. */
 class StartError extends UserFacingError {
   override name = 'StartError';
 }
@@ -171,7 +171,7 @@ export class Supervisor {
     return { fronts, backtests };
   }
 
-  /** What the person who started us wants to know. The key itself only where a person reads it: `isTerminal`. */
+  /** The lines for the person who started us. They hold the key itself only where a person reads it: `isTerminal`. */
   notice(isTerminal: boolean): string {
     const { host, port } = this.#config;
     const version = (JSON.parse(readAsset('package.json')) as { version: string }).version;

@@ -72,7 +72,7 @@ const PASCAL_CASE = named('hook_event_name', {
   ...nothingToAsk('SessionStart', 'SessionEnd', 'Stop', 'SubagentStop', 'ErrorOccurred', 'PreCompact', 'Notification'),
 });
 
-/** What each event has; the first that fits is meant. */
+/** The member that marks each event; the first that fits is meant. */
 const ASKING: [event: string, has: string, form: EventForm][] = [
   ['postToolUse', 'toolResult', { ...after, read: answered }],
   ['postToolUseFailure', 'error', { ...failed, read: answered }],

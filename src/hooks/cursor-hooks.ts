@@ -30,7 +30,7 @@ const denied = (reason: string) => ({ permission: 'deny', user_message: reason, 
 const contextOf = (reason: string) => ({ additional_context: reason });
 const spoken = (reason: string) => ({ status: 2, stdout: reason }) as const;
 
-/** What each hook says of the conversation. */
+/** The members that describe the conversation, in each hook. */
 const CONTEXT = new Set([
   ...['conversation_id', 'generation_id', 'session_id', 'hook_event_name', 'transcript_path', 'workspace_roots'],
   ...['model', 'model_id', 'model_params', 'composer_mode', 'cursor_version', 'user_email', 'duration'],

@@ -123,7 +123,7 @@ export function callAt(
   return call(nameAt(hook, tool), argumentsOf(hook, input), more);
 }
 
-/** What came of it, in the first of `from` that is there. */
+/** The result of a call, from the first of `from` that is there. */
 export function resultAt(
   hook: ObjectText,
   from: readonly string[],
@@ -136,7 +136,7 @@ export function resultAt(
 
 type CallMembers = { members: readonly [tool: string, input: string]; argumentsOf: typeof argumentsAt };
 
-/** What a person said. */
+/** The event for what a person said. */
 export function promptAt(hook: ObjectText, key: string, more: Texts = {}): HookEvent {
   return { type: 'prompt', payload: { prompt: stringTextAt(hook, key), ...more } };
 }
@@ -146,7 +146,7 @@ export function call(tool: string, args: string, more: Texts = {}): HookEvent {
   return { type: 'tool_call', payload: { tool, arguments: args, ...more } };
 }
 
-/** What came of a call; `tool_name` and not `tool`, so that policies about calls do not mean their results. */
+/** The event of a call's result; `tool_name` and not `tool`, so that policies about calls do not mean their results. */
 export function result(tool: string, hook: ObjectText, from: readonly string[], more: Texts): HookEvent {
   const key = from.find((one) => hook.has(one));
   const members = key === undefined ? {} : content(hook, key, 'result');
@@ -161,7 +161,7 @@ export function content(hook: ObjectText, key: string, name: string): Texts {
   return all === given ? { content_captured: 'false', [`${name}_bytes`]: bytes } : { [name]: given };
 }
 
-/** What a person reads who is asked. */
+/** The reason that a person reads who is asked about redacted text. */
 export const REDACTED = 'A policy redacts part of it. This is what is left.';
 
 /** All members but some, as arguments: nothing that a hook says of a call is dropped. */

@@ -33,7 +33,7 @@ type InferenceVerdict = { isAllowed: boolean; reason?: string | undefined; refer
 
 /** More than a person and an assistant say to each other; each is hashed, and may be an event. */
 const MESSAGES_MAX = 5_000;
-/** What a request says, in blocks and parts: of 10 MB that are empty texts it would be three millions. */
+/** The blocks and parts of a request at most: of 10 MB that are empty texts it would be three millions. */
 const SAID_MAX = 10_000;
 /** Each is an event, and those of a message are made into submissions at once. */
 const MESSAGE_SAID_MAX = 1_000;
@@ -110,7 +110,7 @@ export function payloadsOf({ type, said, beside }: Said, context: Texts, bytesMa
   );
 }
 
-/** What detectors and most patterns find is shorter. */
+/** The characters that two pieces share: the finds of detectors and most patterns are shorter. */
 const OVERLAP_CHARACTERS = 1_000;
 /** `"part":12,"parts":34,` and quotes. */
 const PART_BYTES = 60;

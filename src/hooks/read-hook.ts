@@ -57,7 +57,7 @@ export function refused(tool: HookTool, hook: ObjectText, reason: string): HookR
   return denied(tool, form, `This hook is not understood, so this is denied: ${reason}.`);
 }
 
-/** What is allowed and redacted. `by`: the policies that redact, for people. */
+/** The answer to an allowed hook with a redacted payload. `by`: the policies that redact, for people. */
 export function redacted(tool: HookTool, { hook, form, judged }: HookRead, left: ObjectText, by: string): HookReply {
   const sent = judged!.payload;
   const changed = sent.keys.filter((key) => sent.raw(key) !== left.raw(key) && !(form.isAfter && key === 'tool_input'));

@@ -21,13 +21,13 @@ import { UnreadBody } from './reading/unread-body.ts';
 import type { Reply } from './route.ts';
 import type { Handler, TransportRequest, TransportResponse } from './transport/transport.ts';
 
-/** What all exchanges of a server share. */
+/** The parts that all exchanges of a server share. */
 export type ExchangeHost = {
   log: Log;
   /** True while the server drains: every answer then closes its connection. */
   draining: boolean;
   readonly inFlight: InFlight<Exchange>;
-  /** What was taken in hand is done elsewhere, before the exchange is over. */
+  /** Called when an admitted submission is handed to another part to be done, before the exchange is over. */
   onOffloaded: (taken: Admitted) => void;
   /** Called once per exchange; status 0: the client left before its answer. */
   onDone: (exchange: Exchange, status: number) => void;
@@ -111,7 +111,7 @@ export class Exchange {
   isSubmission = false;
   /** A submission that was admitted: it is given back when the exchange is over. */
   taken: Admitted | undefined;
-  /** What the answer says went wrong. */
+  /** The error that the answer states. */
   refusedBy: ServiceError | undefined;
   /**
    * The answer asks the client to close. The connection is not torn down under a client that is still sending: it would
@@ -128,7 +128,7 @@ export class Exchange {
   deadline: NodeJS.Timeout | undefined = undefined;
   /** So does an answer that leaves before the body has arrived: what is left of it is large, or of unknown size. */
   closeIfEarly = false;
-  /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
+  /** The ms that the handler waits on purpose: it is not forgotten before they are over. */
   longPollMs = 0;
   /** A submission that waits for its append: it may be taken back if the client leaves. */
   waiting: { callerLeft(): void } | undefined = undefined;
@@ -162,7 +162,7 @@ export class Exchange {
     this.#host.unread.delete(unread);
   }
 
-  /** What was taken in hand is done elsewhere. */
+  /** Gives back the admission of a submission that another part does now. */
   offloaded(): void {
     if (this.taken !== undefined) this.#host.onOffloaded(this.taken);
     this.taken = undefined;

@@ -42,7 +42,7 @@ export class RouteEntry {
   readonly parameterCount: number;
   /** Is it called with a key of an account, or a session? */
   readonly takesKeys: boolean;
-  /** What a key must have: the sum of RIGHTS. */
+  /** The rights that a key must have: the sum of RIGHTS. */
   readonly rights: number;
   /** Where a key that is bound to an agent may touch its own alone. */
   readonly owned: Owned | undefined;

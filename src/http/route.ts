@@ -66,12 +66,10 @@ import type { Need } from './route-needs.ts';
 
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
-/**
- * What prevents work, by the store that is at fault; none: ready. `degraded`: ready, but for what was allowed.
- */
+/** The faults that prevent work, by the store at fault; none: ready. `degraded`: ready, but for what was allowed. */
 type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
 
-/** What those who run the service have to see to. `isOwn`: it keeps its stores itself. `invalid`: accounts. */
+/** The tasks of those who run the service. `isOwn`: it keeps its stores itself. `invalid`: accounts. */
 export type CareFound = Pick<ServiceCare, 'dead_entries' | 'store_behind_seconds'> & {
   /** Epoch ms; 0: there was no backup. */
   lastBackupMs: number;
@@ -79,7 +77,7 @@ export type CareFound = Pick<ServiceCare, 'dead_entries' | 'store_behind_seconds
   invalid: readonly string[];
 };
 
-/** What handlers work with. */
+/** The parts that handlers work with. */
 export type Parts = {
   ingest: Pick<Ingest, 'submit'>;
   spans: Pick<SpansIntake, 'submit'>;
@@ -132,7 +130,7 @@ export type Parts = {
   publicUrl: string | undefined;
   /** The limit of keys whose account has no other. */
   requestLimit: RequestLimit;
-  /** What accounts may set, and where they have set nothing. */
+  /** The bounds of what accounts may set, and the retention where they have set nothing. */
   retention: RetentionSettings;
   health: Health;
   care: () => Promise<CareFound>;
@@ -240,7 +238,7 @@ export const SCOPE_OF: Record<Need | 'operator', Scope | 'operator'> = {
   any: 'read',
 };
 
-/** What a key that is bound to an agent meets here (docs/keys.md). */
+/** The rule for a key that is bound to an agent (docs/keys.md). */
 type Bound =
   /** `{id}` of the path is an agent: any but its own is unknown. */
   | 'path'
@@ -274,7 +272,7 @@ type RouteSpec<B, P extends Parameters> = {
    */
   signed?: true;
   idempotency?: 'heeded' | 'refused';
-  /** What it changes has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
+  /** Its resource has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
   conditional?: true;
   operation: Operation;
 } /** `besides`: a permission that is needed as well. */ & (

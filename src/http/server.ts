@@ -70,7 +70,7 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter' 
   buffers: BufferPool;
   /** For tests, which make submissions wait. */
   scheduler?: SubmissionScheduler;
-  /** What prevents every call with a key, or every write, whatever it asks for. */
+  /** The error that prevents every call with a key, or every write, whatever it asks for. */
   refusal: (writes: boolean) => ServiceError | undefined;
   /** Is there no room downstream? */
   backlogFull: () => boolean;
@@ -260,7 +260,7 @@ export class Server {
     return safe(this.#host, handle);
   }
 
-  /** What takes so long, or never settles: its caller need not wait for us to find out which. */
+  /** Gives up exchanges that take too long, or never settle: callers need not wait for us to find out which. */
   #failForgotten(): void {
     const before = performance.now() - this.#answerMsMax;
     for (const exchange of this.#host.inFlight) {

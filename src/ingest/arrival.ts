@@ -78,7 +78,7 @@ function timesOf(judged: readonly (Decided | null)[], readAt: number, nowMs: num
   return times;
 }
 
-/** What is counted off a lease is dated back by as long as its grant was under way. */
+/** The time of an event that is counted off a lease: dated back by as long as its grant was under way. */
 function behindReading(countedAt: number, readAt: number): number {
   return countedAt < readAt && readAt - countedAt < QUOTA_LEASE_MS ? readAt : countedAt;
 }

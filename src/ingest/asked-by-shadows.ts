@@ -68,7 +68,7 @@ export class AskedByShadows {
     return { limits: this.#limits, spends, sequences };
   }
 
-  /** What each event is answered. `unknown`: called for what has no answer, how often. */
+  /** The answers for each event. `unknown`: called with how many questions have no answer. */
   answers(grants: ShadowGrants | undefined, unknown: (times: number) => void): ShadowAnswers[] {
     const answers = this.#parts.judgements.map((): OpenAnswers => ({ limits: [], later: [] }));
     for (const [i, { places }] of this.#limits.entries()) {
@@ -93,7 +93,7 @@ export class AskedByShadows {
     return this.#budgets?.element(judged);
   }
 
-  /** What is to be given back where the events are not recorded. */
+  /** The requests that give back what is held, where the events are not recorded. */
   releases(): SpendRequest[] {
     return this.#budgets?.releases() ?? [];
   }
@@ -181,7 +181,7 @@ function withoutOriginal({ matches, approval }: Decision, original: string | und
   return { outcome: outcomeWithout(matches, original), ...(approval && { approval }) };
 }
 
-/** What the event is to each of the sequences. The name of a memory begins with its policy. */
+/** The part of the event in each of the sequences, by policy. The name of a memory begins with its policy. */
 function partsOf({ sinks, marks, ...rest }: SequencePart): Map<string, SequencePart> {
   const policyOf = (name: string) => name.slice(0, name.indexOf('/'));
   const ids = new Set([...sinks.map(({ ask }) => ask.memory.name), ...marks.map(({ memory }) => memory.name)]);

@@ -59,6 +59,6 @@ export type Encoded = {
   summaries: readonly (string | Buffer)[];
   events: number;
   answer: Answer;
-  /** What is kept under the Idempotency-Key, for `repeat`; undefined where the request has none. */
+  /** The text that is kept under the Idempotency-Key, for `repeat`; undefined where the request has none. */
   outcome: string | undefined;
 };

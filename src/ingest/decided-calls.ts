@@ -18,7 +18,7 @@ export function isSameCall(decided: JsonObject, sent: JsonObject): boolean {
   return fits(opened(decided['arguments']), opened(sent['arguments']));
 }
 
-/** What the intake makes of a span of a tool, beside what was asked. */
+/** The members that the intake makes of a span of a tool: any other was not asked about. */
 const ABOUT_CALLS: ReadonlySet<string> = new Set([
   ...['tool', 'arguments', 'result', 'call_id', 'content_captured', 'duration_ms', 'otel', 'left_out', 'error'],
 ]);

@@ -51,7 +51,7 @@ export function encodeEvents(events: readonly AcceptedEvent[]): EncodedEvents {
   return { rows: writer.bytes(), summaries };
 }
 
-/** What is kept of a payload: the caller's text, or its redacted copy, and the columns drawn from it. */
+/** The form of a payload that is kept: the caller's text, or its redacted copy, and the columns drawn from it. */
 type StoredForm = {
   traceId: string | undefined;
   text: string;

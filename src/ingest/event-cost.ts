@@ -47,7 +47,7 @@ export function outputTokens(spending: Spending): number | null {
   return saidOf(spending).parts?.output ?? null;
 }
 
-/** What the event says itself comes first. `found`: what the provider's answer in it says. */
+/** The token counts of an event: its own come first. `found`: those of the provider's answer in it. */
 function saidOf({ payload, isObserved }: Spending) {
   const found = isObserved ? undefined : usageOf(payload);
   return { found, parts: ownParts(payload) ?? (found === undefined ? null : partsOfUsage(found.usage, found.total)) };
@@ -65,10 +65,10 @@ export function eventCost(prices: PriceList, spending: Spending): number | null 
 }
 
 const BATCH = 'batch';
-/** What providers do for more or less than their list prices: no table has these. */
+/** The service tiers for which providers take more or less than their list prices: no table has these. */
 const PRICED_APART: ReadonlySet<unknown> = new Set(['flex', 'priority', 'scale']);
 
-/** What the event says, else what the provider's answer in it says. */
+/** The model that the event names, else that of the provider's answer in it. */
 export function modelOf(payload: JsonObject, answer: JsonObject = payload): string | undefined {
   const said = [payload['model'], answer['model'], answer['modelVersion'], answer['model_version']];
   return said.find(

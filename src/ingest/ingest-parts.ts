@@ -52,7 +52,7 @@ export type Answer = {
 export type Caller = {
   accepted(answer: Answer): void;
   refused(error: unknown): void;
-  /** What policies said of an event whose answer has a form of its own. */
+  /** Called with the verdict of the policies on an event whose answer has a form of its own. */
   judged?(event: JudgedEvent): void;
   /** Called where the submission leaves the loop that answers: it is no measure of how far that is behind. */
   offloaded(): void;
@@ -71,7 +71,7 @@ export type OutsideChecks = {
     how?: { isWatched: boolean },
   ): Promise<readonly OutsideAnswer[]>;
 };
-/** What a check is to be asked after the reply. `question` undefined: nothing is sent, and `failure` is the answer. */
+/** The question to a check after the reply. `question` undefined: nothing is sent, and `failure` is the answer. */
 export type WatchedEvent = {
   eventId: string;
   type: EventType;
@@ -100,7 +100,7 @@ export type IngestParts = {
   /** Called after the append of events that checks watch. */
   watchOutside: (account: string, events: readonly WatchedEvent[]) => void;
   keys: Keys;
-  /** What is received is dated by it. */
+  /** The clock by which events are dated when they are received. */
   clock: Pick<SteadyClock, 'now' | 'take'>;
   /** Bytes of one event, wherever it comes. */
   eventBytesMax: number;

@@ -88,7 +88,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   #shadows: ShadowJudging | undefined;
   /** undefined: no budget concerns the events. */
   #budgets: BudgetsAsked | undefined;
-  /** What checks are asked about once it is recorded. */
+  /** The questions to checks once the events are recorded. */
   #watched: readonly WatchedEvent[] = NOT_WATCHED;
   #answer: Answer | undefined;
 

@@ -142,7 +142,10 @@ function trimmed(text: string, start: number, end: number): [number, number] {
   return [start, end];
 }
 
-/** What is wrong and where; found again with care, which a body that is refused has time for. */
+/**
+ * The error for a body that is not JSON: what is wrong and where. The fault is found again with care, which a body that
+ * is refused has time for.
+ */
 function malformed(bytes: Buffer, shape: Shape, cause?: unknown): ServiceError {
   const fault = findJsonFault(bytes);
   if (fault === null)

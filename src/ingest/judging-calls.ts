@@ -14,7 +14,7 @@ import type { ReadMessage } from './hook-reading.ts';
 import type { AskedOutside, IngestParts, ShadowParts } from './ingest-parts.ts';
 import type { CallMessage, CallName, Calls, DecidedEvent, SentEntry } from './judging-messages.ts';
 
-/** What is done for the thread, and called with what it accepted. */
+/** The parts that are called for the thread, and those that are called with what it accepted. */
 export type JudgingParts = Pick<
   IngestParts,
   | 'rateLimits'
@@ -39,7 +39,7 @@ export type JudgingParts = Pick<
   onWork: (kind: JudgingWork['kind'], result: 'done' | 'refused') => void;
 };
 
-/** What spans need that the thread does not have. */
+/** The calls for spans that need what the thread does not have. */
 export type SpanCalls = {
   resolve: (refs: readonly AgentRef[]) => Promise<(ResolvedAgent | string)[]>;
   owners: (notes: readonly string[]) => Promise<readonly (string | null)[]>;
@@ -57,7 +57,7 @@ export type JudgingWork = {
   isAway: boolean;
   /** Gives its place up. */
   leave: () => void;
-  /** What is read of a hook; other work has none. */
+  /** The messages that are read of a hook; other work has none. */
   hook: ReadMessage[] | undefined;
   /** The calls of spans; other work has none. */
   spans: SpanCalls | undefined;
@@ -74,7 +74,7 @@ export type CalledParts = JudgingParts & {
 
 type Perform<Name extends CallName> = (args: Calls[Name]['args'], work: JudgingWork, parts: CalledParts) => unknown;
 
-/** What is done for the thread, by the name under which it asks. */
+/** The calls that are performed for the thread, by the name under which it asks. */
 const PERFORMED: { [Name in CallName]: Perform<Name> } = {
   ask: ({ agent, requests }, { account }, { rateLimits }) =>
     new Promise((counted, refused) => rateLimits.ask(account, agent, requests, { counted, refused })),

@@ -70,7 +70,7 @@ export type ToThread =
 
 /** Packed in the thread: that takes 20 ms for a large batch. */
 export type SentEntry = { version: number; summaries: Uint8Array; rows: Uint8Array };
-/** What the thread has done for it, since it has no Redis. */
+/** The calls that are performed for the thread, since it has no Redis. */
 export type Calls = {
   ask: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly QuotaGrant[] };
   releasePermits: { args: { agent: string; returns: QuotaReturn[] }; answer: undefined };
@@ -103,18 +103,17 @@ export type Calls = {
   agents: { args: { refs: AgentRef[] }; answer: readonly (ResolvedAgent | string)[] };
 };
 export type CallName = keyof Calls;
-/** What comes of a submission. */
+/** The result of a submission. */
 export type Submitted = { body: Uint8Array; isRepeat: boolean; counts: SubmissionCounts };
 /** An event that was judged before something was done, for the span that says so. */
 export type DecidedEvent = Before & { agentId: string; type: EventType; payloadText: string };
-/** What comes of spans. */
-/** `awaited`: of each span that was left out, the notes by which its owner would be known. */
+/** The result of spans. `awaited`: of each span that was left out, the notes by which its owner would be known. */
 export type SubmittedSpans = SpanCounts & { counts: SubmissionCounts; awaited: string[][] };
 export type CallMessage = {
   [Name in CallName]: { kind: 'call'; id: number; call: number; name: Name; args: Calls[Name]['args'] };
 }[CallName];
 
-/** What `IngestParts` get of an accepted submission, in sums: a batch of 100 may have 19,000 matches. */
+/** The counts of an accepted submission for `IngestParts`, in sums: a batch of 100 may have 19,000 matches. */
 export type SubmissionCounts = {
   bytes: number;
   accepted: [Outcome, events: number][];

@@ -145,7 +145,7 @@ function call<Name extends CallName>(
 
 const NONE = () => [];
 
-/** What is handed over and not copied. */
+/** The memory that is handed over and not copied. */
 function memoryOf(args: Calls[CallName]['args']): ArrayBuffer[] {
   if (!('entry' in args) || args.entry === undefined) return [];
   return [args.entry.summaries.buffer as ArrayBuffer, args.entry.rows.buffer as ArrayBuffer];
@@ -216,7 +216,7 @@ function callerOf(id: number, accepted: Caller['accepted'], refused: Caller['ref
   };
 }
 
-/** What has not changed since the account's last set is not compiled again. */
+/** The compiled rules of an account. A policy that has not changed since its last set is not compiled again. */
 function rulesFor(account: string, { policies, prices, traceKey }: SentRules): Promise<RuleSet> {
   const before = rulesOf.get(account);
   if (policies === undefined) return before!;
@@ -232,7 +232,7 @@ function policiesOf(text: string): Policy[] {
   return parseExact(text) as unknown as Policy[];
 }
 
-/** What the front's counters get. */
+/** The sums for the front's counters. */
 class Sums {
   readonly #accepted = new Map<Outcome, number>();
   readonly #matched = new Map<string, SubmissionCounts['matched'][number]>();
@@ -326,7 +326,7 @@ function partsOf(id: number, { agent, account, rules, sums }: JudgingContext): I
   };
 }
 
-/** What the front asks Redis for: permits, and what occurred. */
+/** The counters that the front asks Redis for: permits, and what occurred. */
 function countersOf(id: number): Pick<IngestParts, 'rateLimits' | 'sequences'> {
   return {
     rateLimits: {

@@ -69,11 +69,11 @@ const BYTES_A_MS = 125_000;
 const RULE_SETS_MAX = 16;
 const HEAP_MB = 1_024;
 
-/** What is waited for in the thread by itself. */
+/** The lines of work that wait for the thread, each by itself. */
 type Line = 'submissions' | 'governing' | 'trials';
 /** The client of a submission, which may leave. */
 type Leaving = Pick<Caller, 'isGone' | 'whenGone'>;
-/** What comes with a piece of work. `lineOf`: left out, submissions. */
+/** The parts that come with a piece of work. `lineOf`: left out, submissions. */
 type WorkOptions = {
   lineOf?: Line;
   bytes?: number;
@@ -96,7 +96,7 @@ export class JudgingWorker implements Part, PolicyWork {
   readonly #calls: CalledParts;
   readonly #lines = { submissions: line(), governing: line(), trials: line() };
   readonly #works = new Map<number, JudgingWork>();
-  /** What the thread knows, the one that was asked for longest ago first. */
+  /** The rules that the thread knows, by account; the one that was asked for longest ago first. */
   #known = new Map<string, RuleSet>();
   #thread: Worker | undefined;
   #ids = 0;

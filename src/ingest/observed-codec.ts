@@ -38,7 +38,7 @@ class ObservedBody implements DecodedBody {
   readonly #request: IngestRequest;
   readonly #submissions: readonly ObservedSubmission[];
   readonly #before: readonly (AskedBefore | undefined)[];
-  /** What the call that was asked about was to sequences. */
+  /** The events whose call was asked about before: for sequences they have occurred already. */
   readonly #occurred = new Set<number>();
 
   constructor(
@@ -77,7 +77,10 @@ class ObservedBody implements DecodedBody {
     return { ...judgement, sequences: null };
   }
 
-  /** What was asked about before it was done, of an event that matches something; undefined: it was not, or nothing. */
+  /**
+   * The call as it was asked about before it was done, of an event that matches something; undefined: it was not, or
+   * nothing.
+   */
   #asked(index: number, agent: AgentRecord, { found, redacted }: Judgement): View | undefined {
     if (found.length === 0 || !this.#isDecided(index, redacted)) return undefined;
     const submission = this.#submissions[index]!;
@@ -135,7 +138,7 @@ function isRedactedCall(call: JsonObject | undefined, redacted: Decision['redact
   return copy !== undefined && isSameCall(call!, copy);
 }
 
-/** What matches beyond what matched already. */
+/** The judgement without the matches that were found already. */
 function without(before: Judgement, judgement: Judgement): Judgement {
   const matched = new Set(before.found.map(({ entry }) => entry));
   return { ...judgement, sequences: null, found: judgement.found.filter(({ entry }) => !matched.has(entry)) };

@@ -42,7 +42,7 @@ export function askOutside(
   });
 }
 
-/** What is asked after the reply, as plain data. `ids`: of the elements, by their places. */
+/** The questions that are asked after the reply, as plain data. `ids`: of the elements, by their places. */
 export function watchedOf(
   { judgements, judged }: Pick<Judged, 'judgements' | 'judged'>,
   idOf: (element: number) => string,

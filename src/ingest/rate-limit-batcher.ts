@@ -104,7 +104,7 @@ export class RateLimitBatcher {
     this.#asked.push({ requests, counters, answers, waiter });
   }
 
-  /** What is lost on the way stays counted for one window. */
+  /** Gives permits back. Those that are lost on the way stay counted for one window. */
   releasePermits(account: string, agent: string, returns: readonly QuotaReturn[]): void {
     const checks = returns.map(({ check, permits, bucket }): CounterCheck => {
       const { threshold, windowMs } = check;

@@ -29,7 +29,7 @@ import { keptSpending, modelOf, outputTokens } from './event-cost.ts';
 import type { Decided } from './resolve-quotas.ts';
 import { estimateOf, mostOutput, OUTPUT_GUESS, usedOf } from './spend-amounts.ts';
 
-/** What waits for a person is held no longer than that beside its `hold`. */
+/** The longest time, beside its `hold`, for which an amount is held while its event waits for a person. */
 const WAIT_HELD_MS_MAX = 3_600_000;
 
 type Parts = {
@@ -53,7 +53,7 @@ export class BudgetsAsked {
   readonly #said = new Map<number, BudgetReserved[]>();
   readonly #exhausted = new Map<number, { policyId: string; counter: string; windowMs: number }[]>();
   #reserved: SpendCall[] = [];
-  /** What completions belong to. */
+  /** The requests that open again the reservations to which completions belong. */
   readonly #used: SpendRequest[] = [];
   #settled: { element: number; check: SpendCheck; scope: string; shown: string; amount: number; target: string }[] = [];
   /** Budgets of which is not known yet what was spent before. */
@@ -105,8 +105,8 @@ export class BudgetsAsked {
   }
 
   /**
-   * What is held for events that are blocked, or for all of them where they are not recorded; to be given back. What
-   * completions have used is then open again.
+   * The requests that give back what is held for events that are blocked, or for all of them where they are not
+   * recorded. The reservations of completions are then open again.
    */
   releases(judged?: readonly (Decided | null)[]): SpendRequest[] {
     const isKept = ({ element }: SpendCall) => judged !== undefined && judged[element]?.decision.outcome !== 'blocked';

@@ -17,7 +17,7 @@ export type Decided = { decision: Decision; countedAt: number | undefined };
 /** Neighbours with one judgement; null: a hole. */
 export type Run = { judgement: Judgement | null; events: number };
 
-/** What the rules of all runs leave to the counters. */
+/** The requests to the counters that the rules of all runs leave. */
 export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
   const requests: QuotaRequest[] = [];
   for (const [run, { judgement, events }] of runs.entries())

@@ -31,7 +31,7 @@ type Batchers = {
   spends: Pick<SpendBatcher, 'ask'>;
   sequences: Pick<SequenceBatcher, 'ask'>;
 };
-/** What becomes of a call. */
+/** The callbacks for the end of a call. */
 type Ends = { done: () => void; refused: () => void };
 
 export class ShadowCounters {

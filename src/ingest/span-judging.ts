@@ -158,7 +158,7 @@ export class SpanJudging {
     await this.#parts.submit(request, codec, { agent, token });
   }
 
-  /** What is recorded with this part, in the order of time. */
+  /** The events that are recorded with this part, in the order of time. */
   async #claimed(part: SpanPart, once: OnceKey, { agent, work }: { agent: AgentRecord; work: Work }): Promise<Piece[]> {
     const pieces = part.flatMap(({ span, events }) =>
       events.map((event): Piece => ({ span, event, asked: askedBefore(event, agent, work.decided) })),

@@ -51,7 +51,7 @@ type Leaving = Parameters<JudgingWorker['submitSpans']>[1];
 const NEVER_LEAVES: Leaving = { isGone: false, whenGone: () => undefined };
 /** Batch processors send every 5 s: the span around those of one batch is in the next. */
 const HELD_MS = 6_000;
-/** What is refused by then will be, e.g. for want of a quota. */
+/** The age up to which a request is tried again: one that is refused by then will be, e.g. for want of a quota. */
 const TRIED_MS_MAX = 600_000;
 /** A request that awaits more is held for the whole time. */
 const AWAITED_MAX = 64;

@@ -11,7 +11,10 @@ import type { Spending } from './codec.ts';
 import { eventCost, eventTokens, modelOf, outputTokens } from './event-cost.ts';
 import { countOrNull } from './token-usage.ts';
 
-/** What is reserved: `fixed`, and `rate` for a million output tokens, of which `output` are allowed (-1: not said). */
+/**
+ * The amount that is reserved: `fixed`, and `rate` for a million output tokens, of which `output` are allowed (-1: not
+ * said).
+ */
 type Estimate = { fixed: number; rate: number; output: number };
 type PricedBy = { prices: PriceList | undefined; nowMs: number };
 
@@ -34,7 +37,7 @@ export function mostOutput(payload: JsonObject): number | null {
   return null;
 }
 
-/** What a prompt may use; a word: it cannot be known. */
+/** The estimate of what a prompt may use; a word: it cannot be known. */
 export function estimateOf(
   { payload, payloadText }: EventView,
   { limit, estimate }: BudgetTerms,
@@ -63,7 +66,7 @@ export function estimateOf(
   return { fixed: Math.max(...(costs as number[])), rate: with1m - without, output };
 }
 
-/** What a completion used; -1: it does not say, or it is not known. */
+/** The amount that a completion used; -1: it does not say, or it is not known. */
 export function usedOf(spending: Spending, { limit }: BudgetTerms, prices: PriceList | undefined): number {
   if (limit.unit === 'events') return 1;
   if (limit.unit === 'tokens') return eventTokens(spending) ?? -1;

@@ -6,8 +6,8 @@ import type { Decision } from '../policy/judgement.ts';
 import { type Element, EVENT_TOO_LARGE, isRejected, type ParsedSubmission, type Rejected } from './submission.ts';
 
 /**
- * What was decided about one element of a request. `result` is the exact text of `policy_result`; `redacted` that of
- * the payload as it is kept, where a policy redacted it.
+ * The verdict on one element of a request. `result` is the exact text of `policy_result`; `redacted` that of the
+ * payload as it is kept, where a policy redacted it.
  */
 export type Verdict =
   | { id: string; occurredAt: number; receivedAt: number; result: string; redacted?: string }

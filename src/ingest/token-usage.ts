@@ -65,7 +65,7 @@ export function mayChangeColumns(payload: JsonObject, members: readonly string[]
 
 const COLUMNS: ReadonlySet<string> = new Set(['model', 'token_count', 'tokens_used', ...USAGE_KEYS]);
 
-/** What a provider's answer says of its tokens; undefined: there is none that does. */
+/** The token counts in a provider's answer; undefined: there is none that has them. */
 export function usageOf(payload: JsonObject): { answer: JsonObject; usage: JsonObject; total: number } | undefined {
   for (const answer of [payload, ...HOLDERS.map((name) => payload[name])]) {
     if (!isObject(answer)) continue;

@@ -44,7 +44,7 @@ export class WasmCodec implements Codec {
     this.#instance = new WasmInstance(buffers);
   }
 
-  /** What is kept under an Idempotency-Key names every event: json-codec.ts makes that. */
+  /** undefined: json-codec.ts decodes it. Always with an Idempotency-Key, whose kept outcome names every event. */
   decode(request: IngestRequest, { rules, nowMs, eventBytesMax }: DecodeOptions): WasmBody | undefined {
     const { body: bytes, shape, idempotencyKey } = request;
     if (idempotencyKey !== undefined) return undefined;
@@ -76,7 +76,7 @@ class WasmBody implements DecodedBody {
   readonly #parts: WasmBodyParts;
   /** The event that was viewed last: shadows look at it again. */
   #viewed: { index: number; view: View } | undefined;
-  /** What was read of events that were looked at closer: it is written by the same values. */
+  /** The values that were read of events that were looked at closer: the event is written by the same values. */
   readonly #submissions = new Map<number, ParsedSubmission>();
   #characters = 0;
 
@@ -316,7 +316,7 @@ function isCloser(looked: Judgement | Closer): looked is Closer {
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** What is longer is not decoded for a demand. */
+/** The bytes of the longest value that is decoded for a demand. */
 const VALUE_BYTES_MAX = 256;
 /** Positions of texts that are known, and how long they are at most: 32 KB. */
 const KNOWN_TEXTS = 512;
@@ -329,7 +329,7 @@ const KNOWN_CHARACTERS_MAX = 64;
 class KnownTexts {
   readonly #texts: string[] = Array.from({ length: KNOWN_TEXTS }, () => '');
 
-  /** What a JSON string stands for, which lies there with its quotes. */
+  /** The text that a JSON string stands for, which lies there with its quotes. */
   text(bytes: Buffer, open: number, end: number): string {
     const start = open + 1;
     const length = end - start - 1;

@@ -88,24 +88,24 @@ const TIMES_AT = align(BLOCKS_AT + layout.TEXTS * layout.TEXT_BYTES);
 const RANDOM_AT = align(TIMES_AT + 2 * layout.TIME_BYTES);
 /** Drawn at once: a draw costs 4 µs however little it is, a quarter of a single event. */
 const RANDOM_BYTES = 1_000 * layout.RANDOM_BYTES;
-/** What wasm/usage.ts reads, and its sums. */
+/** The table that wasm/usage.ts reads, and its sums. */
 const USAGE_AT = RANDOM_AT + RANDOM_BYTES;
 const USAGE = usageTable();
 const FOLDING = foldingTable();
 const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
-/** What is sought for the accounts that were served last; when it is full it is begun again. */
+/** The signs and paths of the accounts that were served last; when the room is full it is begun again. */
 const TABLES_AT = 96 * 1024;
 const TABLES_END = TABLES_AT + 1280 * 1024;
-/** What wasm/signs.ts knows of characters and of countries. */
+/** The tables of wasm/signs.ts about characters and countries. */
 const FOLDING_AT = TABLES_END;
 const IBANS_AT = align(FOLDING_AT + FOLDING.length + SLACK);
 const BODY_AT = IBANS_AT + 1024;
 /**
- * What an event takes in row, summary or reply beside its payload: ids, names, times, a request id and a trace id of
- * 200.
+ * The most bytes of an event in row, summary or reply beside its payload: ids, names, times, a request id and a trace
+ * id of 200.
  */
 const AROUND_BYTES_MAX = 1024;
-/** What is around the ids of a request, its own id of 128 characters with it. */
+/** The bytes around the ids of a request, its own id of 128 characters with it. */
 const REQUEST_TEXTS_BYTES = 384;
 
 /**
@@ -147,10 +147,10 @@ export type ScannedBody = {
 
 /** `rows` and `summaries` stand until the next body is read or begun; `reply` until `release`. */
 type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: () => void };
-/** What encode.ts makes of an event: its row, its summary and its part of the reply. */
+/** The results that encode.ts makes of an event: its row, its summary and its part of the reply. */
 export type Inserted = { row: Buffer; summary: string; reply: string };
 
-/** What is the same for all events of a request. */
+/** The ids that are the same for all events of a request. */
 type RequestIds = { account: string; agentId: string; requestId: string };
 
 const REPLY_OPEN = { one: '', many: '{"results":[' };
@@ -257,8 +257,8 @@ export class WasmInstance {
   }
 
   /**
-   * Character by character: a call for each text, or one for all of them put together, costs several times as much.
-   * What is the same as for the request before stays: nearly all of it, as ids are of one length.
+   * Character by character: a call for each text, or one for all of them put together, costs several times as much. A
+   * text that is the same as for the request before stays: nearly all of it, as ids are of one length.
    */
   #putRequest({ account, agentId, requestId }: RequestIds): void {
     if (account.length !== this.#account.length || agentId.length !== this.#agentId.length)
@@ -370,8 +370,8 @@ export class WasmInstance {
   }
 
   /**
-   * What has been written since `begin`: rows end to end, summaries behind their owner and commas between, the whole
-   * reply.
+   * The texts that have been written since `begin`: rows end to end, summaries behind their owner and commas between,
+   * the whole reply.
    */
   finish(): Written {
     if (this.#shape === 'many') {

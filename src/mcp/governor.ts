@@ -35,7 +35,7 @@ const TOOLS_MAX = 1_000;
 const TASKS_MAX = 1_000;
 /** Tools of a list that are asked about at once. */
 const AT_ONCE = 8;
-/** What the service says to an event that it will never take as it is. */
+/** The statuses by which the service refuses an event that it will never take as it is. */
 const UNFIT = new Set([400, 413, 422]);
 
 export class Governor {

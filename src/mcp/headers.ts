@@ -8,7 +8,7 @@ import type { McpMessage } from './message.ts';
 
 const PARAMETER = 'mcp-param-';
 const ENCODED = /^=\?base64\?(.*)\?=$/i;
-/** What a header can say as it is. */
+/** A value that a header can carry as it is. */
 const PLAIN = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
 /** For a message that says its revision itself; otherwise none. */

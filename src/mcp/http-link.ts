@@ -21,7 +21,7 @@ import {
 import type { FromServer, ServerLink } from './pipe.ts';
 import { ask, bodyText, eventsOf, isStream, type Upstream } from './upstream.ts';
 
-/** What waits behind `initialized` waits no longer. */
+/** The longest time for which messages wait behind `initialized`. */
 const NOTIFIED_MS = 5_000;
 /** Within it a server of HTTP+SSE says where it takes messages. */
 const ENDPOINT_MS = 10_000;

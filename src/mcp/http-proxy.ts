@@ -167,7 +167,7 @@ class Serving {
     await this.#passBack(await this.#ask(headers, onward), incoming);
   }
 
-  /** What has no message: a stream of the server's, the end of a session. `opened`: see HttpProxy. */
+  /** Passes a request without a message: a stream of the server's, the end of a session. `opened`: see HttpProxy. */
   async pass(opened: (to: string, say: (text: string) => Promise<void>) => string | undefined): Promise<void> {
     const headers = this.#headersFor({ text: '', isBatch: false, items: [] });
     const came = await this.#ask(headers!);

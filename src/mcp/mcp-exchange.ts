@@ -45,7 +45,7 @@ const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 const LIKE_PARAMS = /^(?:name|arguments|taskid)$/iu;
 const PARAMS = new Set(['name', 'arguments', 'taskId']);
 const GOVERNED = /^(?:tools|tasks)\//;
-/** What a server that is not strict might take for one of these. */
+/** A method that a server that is not strict might take for one of these. */
 const LIKE_GOVERNED = /^\s*(?:tools|tasks)\s*\//iu;
 const TOOL_METHODS = new Set(['tools/list', 'tools/call']);
 /** They give a server nothing but the id of a task. */
@@ -280,14 +280,17 @@ export class McpExchange {
     }
   }
 
-  /** What the server says of tasks without being asked is an answer to their calls; all else passes. */
+  /**
+   * Judges a message about tasks that the server sends without being asked as an answer to their calls; all else
+   * passes.
+   */
   async #fromServer(message: McpMessage): Promise<Routed> {
     if (!message.method.startsWith('notifications/tasks')) return { onward: message.text };
     const task = stringAt(message.text, message.params.get('taskId')) ?? '';
     return this.#judgedLoose(message, this.#governor.callOfTask(task));
   }
 
-  /** What answers no request that waits: it passes, or is dropped and reported. */
+  /** Judges an answer to no request that waits: it passes, or is dropped and reported. */
   async #judgedLoose(message: McpMessage, call: CalledTool): Promise<Routed> {
     const { edits, reason } = await this.#judgedAnswer(message, call, this.#trace);
     if (reason === undefined) return { onward: spliced(message.text, edits) };
@@ -346,7 +349,7 @@ const CONTENT = new Set(['result', 'error', 'params']);
 
 type Edit = Parameters<typeof spliced>[1][number];
 
-/** What makes the answer one to the request's id, where the server wrote it in another way. */
+/** The edit that makes the answer one to the request's id, where the server wrote it in another way. */
 function idEdit({ members, id }: McpMessage, { id: asked }: Waiting): Edit[] {
   const at = members.get('id');
   return at === undefined || id?.text === asked.text ? [] : [{ start: at.start, end: at.end, text: asked.text }];

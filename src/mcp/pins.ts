@@ -19,7 +19,7 @@ export type Standing = { hash: string; status: 'new' | 'changed' | 'known'; prev
 type Known = { tools: Map<string, Pin>; removed: Map<string, string> };
 type File = { servers: Record<string, { tools: Record<string, Pin>; removed: Record<string, string> }> };
 
-/** What a model reads of a tool. Hints of how to show it may change. */
+/** The fields of a tool that a model reads. Hints of how to show it may change. */
 const PINNED = ['title', 'description', 'inputSchema', 'outputSchema', 'annotations'];
 /** A write takes some ms. */
 const LOCK_WAIT_MS = 5_000;

@@ -10,7 +10,7 @@ import { eachLine, writeLine } from './lines.ts';
 import { McpExchange, routed } from './mcp-exchange.ts';
 import type { Id, Incoming, McpMessage } from './message.ts';
 
-/** What a server's link tells. Neither rejects. */
+/** The listener of a server's link. Neither `came` nor `failed` rejects. */
 export type FromServer = {
   /** `isAlone`: it came as the answer to one request. */
   came(incoming: Incoming, isAlone: boolean): Promise<void>;

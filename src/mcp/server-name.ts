@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 
 const words = (text: string) => new Set(text.split(' '));
-/** What runs a server is not its name. */
+/** The words that run a server: none is its name. */
 const LAUNCHERS = words(
   'npx bunx pnpx uvx uv pipx poetry npm pnpm yarn node bun deno tsx ts-node python python3 py docker podman nerdctl run exec dlx sh bash zsh cmd env java ruby php dotnet go',
 );

@@ -313,7 +313,7 @@ export class Metrics {
   }
 }
 
-/** What represents a process that should answer and does not. */
+/** The metrics of a process that should answer and does not. */
 export function downSet(processName: string): MetricSet {
   const { kind, help } = METRICS.gatehouse_up;
   const down = { name: 'gatehouse_up', help, type: kind, values: [{ labels: { process: processName }, value: 0 }] };

@@ -91,7 +91,7 @@ function parse(body: Uint8Array): Json {
   return value as Json;
 }
 
-/** What leads to the spans, by either name, and what else may stand beside it. */
+/** The members that lead to the spans, by either name, and those that may stand beside them. */
 type Carrier = { names: readonly string[]; beside: readonly string[] };
 type Of = Pick<TraceSpan, 'resource' | 'scope'>;
 /** `read` undefined: what is carried is not looked at. */

@@ -121,7 +121,7 @@ function readResource(reader: BinaryReader, path: string, { form, decoded }: Omi
 /** The place of the message that is read. */
 let place: string;
 
-/** What is wrong within a message that ends at `end`; the reader goes on behind it. */
+/** The fault within a message that ends at `end`; undefined: none. The reader goes on behind the message. */
 function faultWithin(reader: BinaryReader, end: number, path: string, fields: Fields): string | undefined {
   place = path;
   try {

@@ -48,8 +48,8 @@ export function eventsOf(spans: readonly TraceSpan[]): SpanEventOut[][] {
 }
 
 /**
- * Log records are part of a call: what they do not describe is no event, and what the span counts is not counted again.
- * What they are that is none of these is kept under its name.
+ * Log records are part of a call: the part of it that they do not describe is no event, and the usage that the span
+ * counts is not counted again. A record that is none of these is kept under its name.
  */
 function ofRecords(span: TraceSpan, reading: SpanReading | undefined, found: readonly SpanEventOut[]): SpanEventOut[] {
   const isCounted = span.parentSpanId === '' && reading?.kind === 'model' && saysUsage(reading.usage);
@@ -186,7 +186,7 @@ function sumsOf({ inputTokens, outputTokens, totalTokens }: Usage): Payload {
   });
 }
 
-/** What an evaluator said, as an event of the span that it judges. */
+/** The results of evaluators, as events of the span that they judge. */
 function evaluationsOf(span: TraceSpan): SpanEventOut[] {
   return span.events
     .filter(({ name }) => name === 'gen_ai.evaluation.result')

@@ -23,7 +23,7 @@ type EndedRequest = {
 
 /** A batch may have thousands of matches; a span is read by people. */
 const FINDINGS_MAX = 32;
-/** What was decided is not looked for in a longer answer: the loop that answers has others. */
+/** The bytes of the longest answer in which decisions are looked for: the loop that answers has others. */
 const ANSWER_BYTES_MAX = 64 * 1024;
 const SERVER_KIND = 2;
 const ERROR_STATUS = 2;

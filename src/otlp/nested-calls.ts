@@ -10,7 +10,7 @@ import type { TraceSpan } from './span.ts';
 type Sums = { input: number; total: number };
 type Reading = SpanReading | undefined;
 
-/** What is counted of each call that has others in it; of one that is not there, all. */
+/** The usage that is counted of each call that has others in it; of one that is not there, all. */
 export function countedBeside(spans: readonly TraceSpan[], readings: readonly Reading[]): Map<ModelCall, Usage> {
   const counted = new Map<ModelCall, Usage>();
   const calls = [...readings.keys()].filter((i) => readings[i]?.kind === 'model');

@@ -88,7 +88,7 @@ function recordOf({ last_seen_at: _seen, ...record }: Agent): AgentRecord {
 }
 
 type Framework = (typeof FRAMEWORKS)[number];
-/** What names of instrumentations say. */
+/** The frameworks that names of instrumentations stand for. */
 const OF_SCOPE: readonly [RegExp, Framework][] = [
   [/^(ai|gen_ai)$/, 'vercel-ai'],
   [/claude_code/, 'claude-code'],

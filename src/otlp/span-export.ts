@@ -27,7 +27,7 @@ const ATTEMPT_MS = 5_000;
 const STOP_MS = 2_000;
 /** So often the log says that the collector is away. */
 const TOLD_MS = 60_000;
-/** What machines ask all the time, and the files of pages. */
+/** The requests that machines make all the time, and the files of pages: they are not exported. */
 const NOT_SENT = /^GET \/(healthz|readyz|metrics|ui)/;
 
 export class SpanExport {

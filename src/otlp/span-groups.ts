@@ -57,7 +57,7 @@ export type FoundSpans = SpanCounts & {
 /** `isNamed`: it, or a span around it, names the agent; else it is what is left. */
 export type OwnedSpan = KeptSpan & { isNamed: boolean };
 export type SpanGroup = { agent: AgentRef; spans: OwnedSpan[] };
-/** What is recorded at once, in the order of time. */
+/** The spans and events that are recorded at once, in the order of time. */
 export type SpanPart = { span: OwnedSpan; events: SpanSubmission[] }[];
 
 /** Inflated: some 10,000 spans. */
@@ -140,7 +140,7 @@ function isId(id: string, digits: number): boolean {
   return id.length === digits && /^[0-9a-f]+$/.test(id) && !/^0+$/.test(id);
 }
 
-/** What each signal is made of. */
+/** The name of one item of each signal. */
 const ONE_OF: Record<OtlpSignal, string> = { traces: 'span', logs: 'log record', metrics: 'metric' };
 
 const NO_AGENT =

@@ -37,7 +37,7 @@ export type TraceSpan = {
   attributesLeftOut?: number;
 };
 
-/** What a request is of. Nothing is made of metrics. */
+/** The signals that a request may carry. Nothing is made of metrics. */
 export type OtlpSignal = 'traces' | 'logs' | 'metrics';
 
 /** The spans of a request. `faults`: where and why, for each that cannot be read. */
@@ -86,7 +86,10 @@ export class AttributesInOrder {
   }
 }
 
-/** What all spans of a resource or scope carry is there 8,192 times: in payloads, hashes and records. */
+/**
+ * The most characters in the attributes of a resource or scope. All its spans carry them, 8,192 times: in payloads,
+ * hashes and records.
+ */
 const SHARED_CHARACTERS_MAX = 32 * 1024;
 const WORD_CHARACTERS_MAX = 200;
 
@@ -119,7 +122,7 @@ export function integerOf(value: bigint): AttributeValue {
   return attributeOf(Number.isSafeInteger(number) ? number : exactNumber(String(value)));
 }
 
-/** What JSON has no number for is text, as protobuf's JSON writes it. */
+/** The value of a double. A number that JSON does not have is text, as protobuf's JSON writes it. */
 export function doubleOf(value: ExactNumber): AttributeValue {
   if (value instanceof LongNumber)
     return attributeOf(String(Number(value.text)) === value.text ? Number(value.text) : value);
@@ -176,7 +179,7 @@ export function jsonOf(attributes: Attributes, ...names: readonly string[]): Att
   return undefined;
 }
 
-/** What JSON text stands for, where a value is JSON text of an object or an array. */
+/** The value of JSON text, where a value is JSON text of an object or an array. */
 export function parsed(value: AttributeValue): AttributeValue {
   return typeof value === 'string' && /^\s*[[{]/.test(value) ? anyJson(value) : value;
 }
@@ -185,7 +188,7 @@ export function parsed(value: AttributeValue): AttributeValue {
 const SOURCES = new WeakMap<object, string>();
 
 /**
- * What text stands for that is JSON, of whatever kind: `"sunny"` stands for sunny. Text that has not one reading (a key
+ * The value of text that is JSON, of whatever kind: `"sunny"` stands for sunny. Text that has not one reading (a key
  * twice, too deep, no JSON) stays text, which policies treat as such.
  */
 export function anyJson(value: AttributeValue): AttributeValue {

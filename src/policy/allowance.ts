@@ -19,7 +19,7 @@ type AllowanceTime = { second: number; burst: number };
  * accounts need little: over it, its events take turns, a slice each time the loop comes round.
  */
 const LOOP = { second: 80_000_000, burst: 8_000_000 };
-/** What one event may take on the loop: 5 ms. */
+/** The units that one event may take on the loop: 5 ms. */
 const EVENT_UNITS_MAX = 1_000_000;
 /**
  * The time of all shadows of an account together: a quarter of the account's, and a twentieth of a core. What is saved
@@ -48,7 +48,7 @@ export class TooLong extends Error {
 /** Thrown where a stack would say nothing. */
 export const TOO_LONG = new TooLong('judged elsewhere');
 
-/** What the engine asks of an allowance, and tells it. */
+/** The part of an allowance that the engine reads and charges. */
 export type Allowed = {
   /** Units that may be taken now. */
   readonly left: number;
@@ -89,9 +89,9 @@ class LoopShare implements Allowed {
   }
 }
 
-/** What the shadows of one account may take, while one of its requests is judged. */
+/** The units that the shadows of one account may take, while one of its requests is judged. */
 export class Allowance implements Allowed {
-  /** The time that is left to the request. */
+  /** The units that are left to the request. */
   left = 0;
   readonly #units: AllowanceUnits;
   #ofAccount: number;
@@ -122,7 +122,7 @@ export class Allowance implements Allowed {
     return this.#units.isApart !== true;
   }
 
-  /** What so many events have taken. */
+  /** Charges the time that so many events have taken. */
   spendTime(ms: number, events: number): void {
     this.#ms -= Math.min(ms, events * EVENT_MS_MAX);
   }

@@ -15,15 +15,18 @@ export class OverBudget extends Error {
 export const OVER_BUDGET = new OverBudget('the work of a policy on one event is over its budget');
 
 /**
- * What the states of a pattern may take at most for an event, or of all patterns of a policy's conditions, so that
- * counting them is not worth it: 10 ms. An event of 2,000 characters under a pattern of ordinary size is below.
+ * The most units that the states of a pattern can take for an event, or of all patterns of a policy's conditions, so
+ * that counting them is not worth it: 10 ms. An event of 2,000 characters under a pattern of ordinary size is below.
  */
 export const UNCOUNTED_UNITS = 4_000_000;
 
 export class Budget {
   /** The units that are left of the policy's bound. */
   left = 0;
-  /** What may still be done on the loop that answers; over it the event is judged elsewhere, from its beginning. */
+  /**
+   * The units that may still be spent on the loop that answers; over them the event is judged elsewhere, from its
+   * beginning.
+   */
   here = 0;
   /** Units of work since `begin`. */
   worked = 0;
@@ -58,7 +61,9 @@ export class Budget {
     if (this.left < 0) throw OVER_BUDGET;
   }
 
-  /** What a policy is charged otherwise (text-search/automaton.ts), or not at all. Throws TooLong. */
+  /**
+   * Charges work that the policy is charged for otherwise (text-search/automaton.ts), or not at all. Throws TooLong.
+   */
   work(units: number): void {
     this.worked += units;
     this.here -= units;
@@ -66,7 +71,7 @@ export class Budget {
   }
 }
 
-/** What the work comes to; `over` where it is over its budget. */
+/** The result of the work; `over` where it is over its budget. */
 export function withinBudget<T, O>(work: () => T, over: O): T | O {
   try {
     return work();
@@ -77,21 +82,21 @@ export function withinBudget<T, O>(work: () => T, over: O): T | O {
 }
 
 /**
- * What the field conditions of one policy may do on an event whose payload has so many characters: 10 ms on a small
- * one, 250 ms on 1 MiB. Fifty patterns that read everything take half of it.
+ * The units that the field conditions of one policy may take on an event whose payload has so many characters: 10 ms on
+ * a small one, 250 ms on 1 MiB. Fifty patterns that read everything take half of it.
  */
 export function fieldUnits(payloadCharacters: number): number {
   return 4_000_000 + 100 * payloadCharacters;
 }
 
-/** What expression and schema of one policy may do: 5 ms on a small event, 15 ms on 1 MiB. */
+/** The units that expression and schema of one policy may take: 5 ms on a small event, 15 ms on 1 MiB. */
 export function expressionUnits(payloadCharacters: number): number {
   return 2_000_000 + 4 * payloadCharacters;
 }
 
 /**
- * What the states of one pattern may take while it reads the texts of an event with so many characters. Patterns of
- * ordinary form take a tenth; one whose states explode goes over.
+ * The units that the states of one pattern may take while it reads the texts of an event with so many characters.
+ * Patterns of ordinary form take a tenth; one whose states explode goes over.
  */
 export function stateUnits(characters: number): number {
   return 1_000_000 + 8 * characters;

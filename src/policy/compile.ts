@@ -44,11 +44,11 @@ export type Rule = {
   expression: Expression | null;
   schema: PayloadSchema | null;
   terms: Terms;
-  /** What a sequence has; other types have none. */
+  /** The steps of a sequence; empty for other types. */
   steps: readonly SequenceStep[];
 };
 
-/** What may have occurred before. `place`: in `after`, from 1; 0: it is `unless`. */
+/** An event that may have occurred before. `place`: in `after`, from 1; 0: it is `unless`. */
 export type SequenceStep = Pick<Rule, 'conditions' | 'expression' | 'schema' | 'terms'> & {
   place: number;
   /** A blocked event is one, too. */

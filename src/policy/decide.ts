@@ -35,7 +35,8 @@ const AGENT_INACTIVE: Decision = Object.freeze({
 });
 
 /**
- * What an event of an inactive agent gets: the operator's kill switch. What is kept of it is redacted like any other.
+ * The decision on an event of an inactive agent: the operator's kill switch. The copy that is kept is redacted like any
+ * other.
  */
 export function agentInactive({ redacted }: Judgement): Decision {
   return redacted === null ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redacted };

@@ -78,7 +78,7 @@ export type RuleSetOptions = {
   previous?: RuleSet | undefined;
   /** By which ids of traces become tokens. Left out where nothing is recorded. */
   traceKey?: string | undefined;
-  /** What is looked for in any case, by number: what the set seeks begins with it. */
+  /** The signs and paths that are looked for in any case, by number: those of the set begin with them. */
   sought?: Sought;
   /** Only which rules match is asked: not why, and not what would be redacted. */
   verdictsOnly?: true;
@@ -92,7 +92,7 @@ export class RuleSet {
   readonly turns: Turns;
   /** Policies that are tried beside these. Set before the first judgement, if at all. */
   shadows: Shadows | undefined;
-  /** What tokens cost the account. Set as `shadows` is. */
+  /** The prices of the account's tokens. Set as `shadows` is. */
   prices: PriceList | undefined;
   readonly hasBudgets: boolean;
   /** Steps of sequences stand last. */
@@ -105,7 +105,7 @@ export class RuleSet {
   /** The agent that was asked for last: a request's events are all of one. */
   #lastAgent: string | undefined;
   #lastPlans: (Plan | undefined)[] = [];
-  /** What the demands of the rules speak of: to be looked for in an event's text before `look`. */
+  /** The signs and paths in the demands of the rules: to be looked for in an event's text before `look`. */
   readonly sought: Sought;
   readonly #places: Places;
   readonly #byText: Parameters<typeof lookAt>[2];
@@ -125,7 +125,7 @@ export class RuleSet {
   #most = 0;
   /** On the loop that answers. */
   #isHere = false;
-  /** What each rule may take, and the budgets of the one at hand. */
+  /** The units that each rule may take, and the budgets of the one at hand. */
   #fieldUnits = 0;
   #expressionUnits = 0;
   readonly #fieldBudget = new Budget(0);
@@ -525,7 +525,7 @@ export class RuleSet {
 const NO_FILTERS: readonly Filter[] = [];
 /** Agents whose plans are kept: with 1,000 policies some 100 KB each. */
 const PLANNED_AGENTS_MAX = 200;
-/** What a match takes beside what explains it: a microsecond. */
+/** The units of a match beside those of its explanation: a microsecond. */
 const MATCH_UNITS = 400;
 /** Between two steps: some 25 us, besides a microsecond for each rule that is asked. */
 const STEP_UNITS = 10_000;

@@ -20,21 +20,21 @@ import type { Demand, Pivot, TextView } from './text-view.ts';
 /** A rule in its set. */
 export type IndexedRule = {
   rule: Rule;
-  /** What it is a step of, where it is no policy of its own. */
+  /** The sequence that it is a step of; null: it is a policy of its own. */
   step: (Pick<SequenceStep, 'place' | 'isOfAnyOutcome'> & { of: IndexedRule }) | null;
   /** Place by creation, which is by id. */
   order: number;
-  /** What a match of it makes of the event. */
+  /** The outcome that a match of it gives the event. */
   outcome: Outcome;
   match: Omit<PolicyMatch, 'detail'>;
   /** The text of the match up to its detail. */
   json: string;
-  /** What its match has behind the detail where it decides; '' where the policy has no description. */
+  /** The JSON behind the detail of its match where it decides; '' where the policy has no description. */
   descriptionJson: string;
   /** Where a data filter's needles are in its scanner. */
   needles: number[];
   filter: Filter | null;
-  /** What must be so of an event for the rule to match, as far as its text says it. */
+  /** The tests that an event must pass for the rule to match, as far as its text says it. */
   demands: readonly Demand[];
   /** By which of them it is found among many rules; null: it is always asked. */
   pivot: Pivot | null;
@@ -120,7 +120,7 @@ export type Judgement = {
   readonly found: readonly RuleMatch[];
   /** null: it is no step of any sequence, and meets the conditions of none. */
   readonly sequences: SequencePart | null;
-  /** What is stored in place of the event; null: the event as it was sent. */
+  /** The copy that is stored in place of the event; null: the event as it was sent. */
   readonly redacted: RedactedCopy | null;
   /** Policies whose checks are to be asked about the event (outside.ts); left out: there are none. */
   readonly outside?: { readonly entries: readonly IndexedRule[]; readonly event: EventView };
@@ -154,9 +154,9 @@ export type Decision = {
   readonly exhausted?: readonly { policyId: string; counter: string; windowMs: number }[];
 };
 
-/** What the shadows make of an event, before counters are asked; null: it is not judged by them. */
+/** The judgement of the shadows on an event, before counters are asked; null: it is not judged by them. */
 export type ShadowJudgement = Judgement | { skipped: readonly IndexedRule[]; reason: ShadowSkip } | null;
-/** What the counter of a limit says of an event. */
+/** The answer of a limit's counter about an event. */
 export type LimitAnswer = 'free' | 'over' | 'unknown';
 /** `limits[i]`: of `limitsOf(judgement, decision)[i]`. `later`: of sequences and budgets, those that are not free. */
 export type ShadowAnswers = {
@@ -168,14 +168,14 @@ export type ShadowAnswers = {
 export interface Shadows {
   readonly policies: Policy[];
   readonly turns: Turns;
-  /** What the policies in force speak of first, by the same numbers. */
+  /** The signs and paths to look for: first those of the policies in force, by the same numbers. */
   readonly sought: Sought;
   /** Where some shadow may match: what `judging` has to look at. */
   look(event: TextView): Judgement | Closer;
   judging(event: EventView, allowance: Allowed, closer?: Closer): Stepped<ShadowJudgement>;
   /** Where the allowance is spent: those that might concern the event are skipped, and its payload is not read. */
   skip(event: TextView): ShadowJudgement;
-  /** What they say of an event, in the order of their ids. */
+  /** The verdicts of the shadows on an event, in the order of their ids. */
   verdicts(
     judgement: ShadowJudgement,
     decision: Decision,
@@ -206,7 +206,7 @@ export type Unevaluated = Partial<Pick<RateLimitDetail, 'reason' | 'condition'>>
 export type EntryCheck = RateCheck & {
   entry: IndexedRule;
   event: EventView | null;
-  /** What of its conditions could not be evaluated. */
+  /** The condition that could not be evaluated, and the reason. */
   unevaluated?: Unevaluated;
 };
 

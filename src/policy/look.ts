@@ -32,12 +32,12 @@ export class Places {
     return this.#placed(TOOL, event);
   }
 
-  /** What a limit counts an event by. */
+  /** The value by which a limit counts an event. */
   counterAt(per: Path, event: TextView): unknown {
     return per.root === 'payload' ? this.#placed(per, event) : event[per.root];
   }
 
-  /** What a path leads to; UNKNOWN: more than one thing, or something long. */
+  /** The value that a path leads to; UNKNOWN: more than one thing, or something long. */
   #placed(path: Path, event: TextView): unknown {
     const place = this.#places.get(path) ?? null;
     return place === null || event.isElsewhere(place) ? UNKNOWN : event.at(place);
@@ -65,7 +65,9 @@ export function lookAt(plan: Plan, event: TextView, asked: LimitLookup): Judgeme
 
 type Open = { always: readonly IndexedRule[]; ofTool: readonly IndexedRule[]; asked: LimitLookup };
 
-/** What the text of an event says by itself where nothing but sequences is open. */
+/**
+ * The answer that the text of an event gives by itself; null: something other than sequences is open, or more is read.
+ */
 function toldOf(plan: Plan, event: TextView, { always, ofTool, asked }: Open): ReturnType<ToldByText['of']> {
   if (!always.every(isOfSequence) || !ofTool.every(isOfSequence) || !plan.limits.every(countsAll)) return null;
   const limits = countedBy(plan, event, asked)!;

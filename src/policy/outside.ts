@@ -42,12 +42,12 @@ export type OutsideAsked = {
   event: EventView;
   payloadText: string;
   traceId: string | undefined;
-  /** What `payloadText` was parsed to. */
+  /** The value that `payloadText` was parsed to. */
   payload: Json;
   /** A step of a sequence found a secret in it. */
   isOfSecret: boolean;
 };
-/** What a check has said of a question. */
+/** The answer of a check to a question. */
 export type OutsideAnswer = (
   | {
       verdict: {
@@ -60,7 +60,7 @@ export type OutsideAnswer = (
   | { failure: CheckFailure }
 ) & { ms: number };
 
-/** What a check said after the reply about an event of these policies; plain data. */
+/** The answer of a check, after the reply, about an event of these policies; plain data. */
 export type WatchVerdict = {
   check: string;
   fields: readonly string[] | null;
@@ -236,8 +236,8 @@ function matchOf(
 }
 
 /**
- * What a policy makes of an event by what checks said when it came, and none is asked again. undefined: it does not
- * match. null: it is unknown, since its check was not asked about the same fields.
+ * The match of a policy with an event by the answers that checks gave when it came; none is asked again. undefined: it
+ * does not match. null: it is unknown, since its check was not asked about the same fields.
  */
 export function matchThen(
   entry: IndexedRule,

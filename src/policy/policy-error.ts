@@ -28,7 +28,7 @@ export class Mistakes {
   }
 }
 
-/** What the parts of one policy are read with: where mistakes go, and what its patterns may cost. */
+/** The context in which the parts of one policy are read: where mistakes go, and what its patterns may cost. */
 export type PolicyReading = {
   readonly mistakes: Mistakes;
   readonly patterns: PatternAllowance;

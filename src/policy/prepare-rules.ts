@@ -68,8 +68,8 @@ async function compiledFrom(
 }
 
 /**
- * What takes the time of compiling a policy. One that does not compile is found out where it is said what is wrong with
- * it.
+ * Compiles the patterns of a policy, which takes the time of compiling it. One that does not compile is left out: it is
+ * found where it is said what is wrong with it.
  */
 async function patternsOf({ conditions }: Policy, slices: Slices): Promise<ReadonlyMap<string, Pattern>> {
   const patterns = new Map<string, Pattern>();

@@ -39,7 +39,7 @@ export type Plan = {
   unpivoted: IndexedRule[];
   byTool: Map<string, IndexedRule[]> | null;
   withTool: IndexedRule[];
-  /** What events meet that no rule can match, by the value that limits count them by. */
+  /** The judgements of events that no rule can match, by the value that limits count them by. */
   counted: Map<unknown, Judgement>;
   /** The same of events that are steps or sinks of sequences. */
   told: ToldByText;
@@ -82,12 +82,12 @@ export function entriesOf(rules: readonly Rule[], sought: Sought): IndexedRule[]
   ];
 }
 
-/** What a recorded match made of its event. */
+/** The outcome that a recorded match gave its event. */
 export function outcomeThen({ type, actions, detail }: PolicyMatch): Outcome {
   return 'pending' in detail ? 'pending' : outcomeOfMatch(type, actions);
 }
 
-/** What a match of a policy makes of an event. */
+/** The outcome that a match of a policy gives an event. */
 export function outcomeOfMatch(type: PolicyType, actions: readonly PolicyAction[]): Outcome {
   if (isDryRun(actions)) return 'allowed';
   if (type === 'require_approval') return 'pending';
@@ -149,7 +149,10 @@ function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
   return redaction;
 }
 
-/** What a match redacts. A check that was not asked, since a condition could not be evaluated: all that it would be. */
+/**
+ * The redactions of a match. Of a check that was not asked, since a condition could not be evaluated: all that it would
+ * be asked about.
+ */
 export function redactionsOf(
   { rule, needles, filter }: IndexedRule,
   { detail, found }: { detail: object | null; found: Uint8Array | undefined },
@@ -301,7 +304,7 @@ export function rulesOfTool({ byTool, withTool }: Plan, tool: unknown): readonly
   return typeof tool === 'string' || tool === UNKNOWN || Array.isArray(tool) ? withTool : NO_ENTRIES;
 }
 
-/** What stands at `tool` in a payload; UNKNOWN: also what other keys lead to that are folded to it. */
+/** The value at `tool` in a payload; UNKNOWN: other keys are folded to `tool`, too. */
 export function toolOf(payload: JsonObject): unknown {
   return otherKeys(payload, TOOL, 0).length > 0 ? UNKNOWN : payload['tool'];
 }

@@ -58,7 +58,7 @@ export class ShadowSet implements Shadows {
     return this.#rules.policies;
   }
 
-  /** What the next set is compiled from. */
+  /** The rules from which the next set is compiled. */
   get rules(): RuleSet {
     return this.#rules;
   }
@@ -153,7 +153,7 @@ export function isKeptOut({ rule: { policy } }: IndexedRule, matches: readonly P
   return ASKED_BEHIND.includes(policy.type) && outcomeWithout(matches, policy.shadow_of) === 'blocked';
 }
 
-/** What the policies in force make of an event but for this one. */
+/** The outcome that the policies in force give an event, without this policy. */
 export function outcomeWithout(matches: readonly PolicyMatch[], id: string | undefined): Outcome {
   const outcomes = matches.flatMap((match) => (match.policy_id === id ? [] : [outcomeThen(match)]));
   return outcomes.includes('blocked') ? 'blocked' : outcomes.includes('pending') ? 'pending' : 'allowed';

@@ -8,7 +8,7 @@ import type { Path } from './conditions/path.ts';
 import { fingerprintOf, type Sign } from './text-search/signs.ts';
 import type { Demand } from './text-view.ts';
 
-/** What an event shows of signs has so many bits (ingest/wasm/layout.ts); beyond, several share one. */
+/** The number of bits for the signs that an event shows (ingest/wasm/layout.ts); beyond, several signs share one. */
 export const SIGN_BITS = 512;
 /** All signs of a set have so many spellings of fingerprints, and so many elements. */
 export const SPELLINGS_MAX = 16_000;
@@ -17,7 +17,7 @@ export const ELEMENTS_MAX = 64_000;
 export const PATHS_MAX = 32;
 const PATH_CHARACTERS_MAX = 256;
 
-/** What stands at a path is not known. */
+/** The answer where it is not known what stands at a path. */
 export const UNKNOWN: unique symbol = Symbol('unknown');
 
 export class Sought {

@@ -14,7 +14,7 @@ export type TextView = {
   shown(word: number): number;
   /** May one of these show? */
   hasAny(word: number, mask: number): boolean;
-  /** What stands right at a path, through objects alone: undefined, nothing; UNKNOWN (sought.ts), something long. */
+  /** The value right at a path, through objects alone: undefined, nothing; UNKNOWN (sought.ts), something long. */
   at(path: number): unknown;
   /** Bytes of it as JSON, and the first of them; 0: nothing stands there. */
   lengthAt(path: number): number;
@@ -26,8 +26,8 @@ export type TextView = {
 export const OPEN = 0x7b;
 export const QUOTE = 0x22;
 /**
- * What may stand at a path, by its first byte: something; no object; no text; something that is no text. Where nothing
- * stands there is neither an object nor a text.
+ * The kinds of values at a path, by the first byte: something; no object; no text; something that is no text. Where
+ * nothing stands there is neither an object nor a text.
  */
 export const STANDS = { there: 0, notObject: 1, notText: 2, otherThanText: 3 } as const;
 export type Stands = { path: number; what: (typeof STANDS)[keyof typeof STANDS] };

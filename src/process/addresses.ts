@@ -30,7 +30,7 @@ export function complaintOf(kind: AddressKind, text: string): string | undefined
   return undefined;
 }
 
-/** What of an address may not be seen: the whole, and what is before its `@`, as written and decoded. */
+/** The parts of an address that may not be seen: the whole, and its password, as written and decoded. */
 export function secretsOf(text: string): string[] {
   const found = [text];
   const sentinels = sentinelAddressOf(text);

@@ -154,7 +154,7 @@ export function givenSettings(env: Readonly<Record<string, string | undefined>> 
     .filter((name) => (env[name] || env[`${name}_FILE`] || '') !== '');
 }
 
-/** What no log may hold: the values of secret settings, and the passwords in them. */
+/** The texts that no log may hold: the values of secret settings, and the passwords in them. */
 export function secretsIn(config: Config): string[] {
   return Object.entries<Setting>(SETTINGS).flatMap(([name, { secret, address }]) => {
     const value = config[name as SettingName];
@@ -247,7 +247,7 @@ export function clientSettings(): { url: string | undefined; key: string | undef
   return { url, key: key ?? GATEHOUSE_KEY };
 }
 
-/** What a program of others is started with: all but what is ours, keys above all. */
+/** The environment for a program of others: all variables but ours, which hold keys above all. */
 export function environmentOfOthers(): Record<string, string> {
   const theirs = Object.entries(process.env).filter(([name]) => !name.startsWith('GATEHOUSE_'));
   return Object.fromEntries(theirs) as Record<string, string>;

@@ -66,9 +66,9 @@ function maskOf(secrets: readonly string[]): (line: string) => string {
 }
 
 /**
- * What is known to go away and come back (a `canRetry` of its own says so) is logged without its stack: many parts
- * notice at once. Redis's client hangs the refused command on its errors, with all that was to be written: secrets,
- * payloads. Its name is enough.
+ * The form of an error in the log. One that is known to go away and come back (a `canRetry` of its own says so) has no
+ * stack there: many parts notice at once. Redis's client hangs the refused command on its errors, with all that was to
+ * be written: secrets, payloads. Its name is enough.
  */
 export function describeError(error: unknown): unknown {
   if (error instanceof Error && 'canRetry' in error) return { type: error.name, message: error.message };

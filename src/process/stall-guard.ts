@@ -13,7 +13,7 @@ import type { Part } from './lifecycle.ts';
 import type { Log } from './log.ts';
 
 const BEAT_MS = 250;
-/** What a thread of Node.js takes to begin; this one holds a counter and a sentence beyond that. */
+/** The memory that a thread of Node.js takes to begin; this one holds a counter and a sentence beyond that. */
 const HEAP_MB = 16;
 
 export type GuardData = { shared: SharedArrayBuffer; everyMs: number; stillMsMax: number; processName: string };

@@ -156,7 +156,7 @@ export function sendTogether<T>(client: Commands, send: () => T): T {
   }
 }
 
-/** What Redis says of a disk on which its append-only file cannot grow (MISCONF). */
+/** The errors of Redis about a disk on which its append-only file cannot grow (MISCONF). */
 const DISK_FULL = /no space left on device|disk quota exceeded|ENOSPC|EDQUOT/i;
 
 export function isDiskFull(cause: unknown): boolean {
@@ -168,7 +168,7 @@ export function troubleOf(cause: unknown): string {
   return isDiskFull(cause) ? 'The disk that Redis writes to is full' : 'Redis is out of reach';
 }
 
-/** What callers read where it is not known whether their write was made, or will stay. */
+/** The sentence for callers where it is not known whether their write was made, or will stay. */
 export function unknownSentence(cause: unknown): string {
   const isNotReplicated =
     cause instanceof NotReplicated || (cause as Error | undefined)?.cause instanceof NotReplicated;
@@ -177,7 +177,7 @@ export function unknownSentence(cause: unknown): string {
     : 'Redis did not answer; whether anything was recorded is unknown.';
 }
 
-/** What a command's failure means, whatever it is: a refusal of a kind not known here counts as a refusal. */
+/** The meaning of a command's failure, whatever it is: a refusal of a kind not known here counts as a refusal. */
 export function toUnavailable(cause: unknown): RedisUnavailable {
   return classify(cause) ?? new RedisUnavailable(messageOf(cause), { sent: !isReply(cause), canRetry: false, cause });
 }
@@ -380,7 +380,7 @@ class ClusterClient extends Cluster {
   }
   #inTroubleUntil = 0;
 }
-/** What a node says, or its connection, when its slots may be another's. */
+/** The errors of a node, or of its connection, when its slots may be another's. */
 const IN_TROUBLE =
   /^(CLUSTERDOWN|READONLY|MASTERDOWN|LOADING|Connection is closed|Command timed out|\d+ of \d+ replicas)/;
 const TROUBLE_MS = 2_000;

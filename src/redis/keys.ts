@@ -73,8 +73,8 @@ export class Keys {
    */
   idempotencyOrder = (partition: number, account: string) => this.#p(partition, `idem-order:${account}`);
   /**
-   * What is remembered of spans, traces and decisions (streams/span-notes.ts) counts as answers of an account of its
-   * own, so that it takes no place of the account's answers.
+   * The account of notes about spans, traces and decisions (streams/span-notes.ts): they count as answers of an account
+   * of its own, so that they take no place of the account's answers.
    */
   spanNotesOf = (account: string) => `${account}/spans`;
   /** Hash account id -> bytes of what is kept of it under Idempotency-Keys; '' -> of all. */

@@ -24,7 +24,7 @@ import { REPLICA_LOOK_MS, REPLICA_WAIT_MS } from '../common/limits.ts';
 /** Replicas that must have a write; undefined: one where there are any. */
 export type ReplicasWanted = number | undefined;
 
-/** What is asked of replicas and is not there: the write may be lost with its master. */
+/** Fewer replicas than are asked for have confirmed a write, which may be lost with its master. */
 export class NotReplicated extends Error {
   override name = 'NotReplicated';
 }
@@ -36,7 +36,7 @@ const HELD = new Set(['xadd', 'eval', 'evalsha', 'set', 'del', 'hset', 'hsetnx',
 const READY_MS_MAX = 100;
 
 type Send = Redis['sendCommand'];
-/** What was sent since the WAIT before. */
+/** The commands that were sent since the WAIT before. */
 class Group {
   readonly #answers: { command: Command; handOn: () => void }[] = [];
   #refusal: NotReplicated | undefined;

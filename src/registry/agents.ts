@@ -180,7 +180,7 @@ export class Agents {
     });
   }
 
-  /** What has no sorted set of its own: the agents that fit are gathered, then cut. */
+  /** Lists by filters that have no sorted set of their own: the agents that fit are gathered, then cut. */
   async #listSome(account: string, { id, name, q, status, only }: AgentFilter, page: Page): Promise<Listed<Agent>> {
     const { redis } = this.#store;
     const byName = name && (await redis.hmget(this.#keys.agentNames(account), ...name)).filter((one) => one !== null);
@@ -414,7 +414,7 @@ export class Agents {
     return false;
   }
 
-  /** What becomes of a policy, alert or connection whose agent goes. true: it is gone already. */
+  /** Adds to the change what becomes of a policy, alert or connection whose agent goes. true: it is gone already. */
   async #releaseScoped(account: string, id: string, change: Removal): Promise<boolean> {
     const keys = this.#keys;
     const isPolicy = isId('policy', id);
@@ -493,7 +493,7 @@ export function keptToAgents(): ServiceError {
   });
 }
 
-/** What stands in all of the lists that there are. undefined: there is no list. */
+/** The ids that are in all of the given lists. undefined: there is no list. */
 function inAll(lists: readonly (readonly string[] | undefined)[]): readonly string[] | undefined {
   const [first, ...others] = lists.filter((list) => list !== undefined);
   const sets = others.map((list) => new Set(list));

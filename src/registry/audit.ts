@@ -41,7 +41,7 @@ export function auditLog({ action, type, id, details }: Audited, actor: Actor, n
   };
 }
 
-/** What there is to say of the call by which it was done; nothing of what no call did. */
+/** The details of the call by which it was done; none of what no call did. */
 function callOf({ requestId, ip = '', userAgent = '', traceparent = '' }: Actor): Record<string, string> {
   return {
     ...(requestId === '' ? {} : { request_id: requestId }),

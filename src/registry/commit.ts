@@ -87,7 +87,7 @@ export const below = (name: string, words: CommandArgs, limit: number): Guard =>
   words,
 });
 
-/** What a round returns to be run again: what it had read was changed. */
+/** The result of a round that is to be run again: what it had read was changed. */
 export const AGAIN = Symbol('again');
 
 /** Runs rounds of reading and committing until one is through. Whatever it throws is a ServiceError or a bug. */

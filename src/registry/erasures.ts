@@ -94,6 +94,6 @@ export function erasureReport(store: RegistryStore, account: string, agent: stri
     };
   });
 }
-/** What lies in the erasures hash until the store pipeline is done with it. */
 
+/** An entry of the erasures hash, which lies there until the store pipeline is done with it. */
 export type Erasure = { account: string; at: number };

@@ -16,7 +16,7 @@ import { type CommandArgs, type Guard, is, type RegistryStore } from './commit.t
 export type Idempotency = { key: string; bodySha256: string };
 /** JSON text of the answer; `replayed`: it is the one kept from the first request. */
 export type Created = { answer: string; replayed: boolean };
-/** What a commit adds so that its answer is kept. */
+/** The guards and writes that a commit adds so that its answer is kept. */
 export type Keeping = { guards: Guard[]; writes: (answer: string) => CommandArgs[] };
 
 export const IDEMPOTENCY_GUARD = 'idempotency';

@@ -64,21 +64,24 @@ type NamedKind<R> = {
   /** Records of an account. */
   max: number;
 };
-/** What the caller has read: the change is made only while the record is at one of these. undefined: at whichever. */
+/**
+ * The revisions that the caller has read: the change is made only while the record is at one of these. undefined: at
+ * whichever.
+ */
 type Revisions = { revisions?: readonly number[] | undefined };
 
-/** What one record's change is made of; several can be one commit. */
+/** The parts of one record's change; several can be one commit. */
 export type ChangeStep = Pick<Change, 'writes' | 'changes' | 'audit'> & { guards: Guard[] };
 /** A record that is there: as it was read, and parsed. */
 export type Read<R> = { text: string; record: R };
 
-/** What a kind adds to a change. */
+/** The guards and writes that a kind adds to a change. */
 export type More = { guards?: readonly Guard[]; writes?: readonly CommandArgs[] };
-/** What is said where a guard did not hold. */
+/** The errors where a guard did not hold. */
 type Refusals = {
   /** Where the request names the agent; left out: `/agent_id`. */
   agentPath?: string;
-  /** What to throw for a guard of the kind's own; undefined: it is one that all kinds have. */
+  /** The error for a guard of the kind's own; undefined: it is one that all kinds have. */
   refusal?: (guard: string) => Error | undefined;
 };
 /** `answer`: what the caller gets, and a retry gets again; left out: the record as it is kept. */
@@ -88,7 +91,7 @@ export type Edit<R> = Revisions &
     /** The record as it is to be; throws what is wrong with it. */
     edited: (before: R) => R | Promise<R>;
     more?: (before: R, after: R) => More;
-    /** What the audit entry says beyond what changed. */
+    /** The details of the audit entry beyond what changed. */
     details?: object;
   };
 
@@ -322,12 +325,12 @@ const WORDS = {
   outgoing_feed: ['outgoing feed', 'outgoing feeds'],
 } as const;
 
-/** What is wrong with a record that is to be kept. */
+/** The error for a mistake in a record that is to be kept. */
 export function cannotBeKept(kind: keyof typeof WORDS, path: string, message: string): ServiceError {
   return validationFailed(`The ${WORDS[kind][0]} cannot be kept.`, [{ path, message }]);
 }
 
-/** What to throw for a guard that every kind has. */
+/** The error for a guard that every kind has. */
 export function refusalOf(
   guard: string,
   { kind, max }: Pick<NamedKind<never>, 'kind' | 'max'>,
@@ -351,7 +354,7 @@ export function refusalOf(
   }
 }
 
-/** What is said of a bound of the account, or of an agent (`what`: of which records). */
+/** The message about a bound of the account, or of an agent (`what`: of which records). */
 export function tooMany(what: string, max: number, actor: Actor): string {
   return isBound(actor)
     ? `a key that is bound to an agent adds none once there are ${shareOf(actor, max)} of the account's ${max} ${what}`

@@ -55,7 +55,7 @@ export class NewAgents {
   }
 }
 
-/** What is done by agents whose names are over the bound. */
+/** The agent that stands for all agents whose names are over the bound. */
 const OTHERS: AgentCreate = { name: 'otlp-others', framework: 'custom', metadata: { registered_by: 'otlp' } };
 
 function tooMany(what: string, retryAfterSeconds: number): ServiceError {

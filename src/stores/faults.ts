@@ -10,12 +10,12 @@ import { isDiskFull } from '../redis/client.ts';
 type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'registry' | 'refusal' | 'certificate';
 export type StoreFault = { kind: StoreFaultKind; reason: string };
 
-/** What an operator has to change: waiting does not help. */
+/** Must an operator change something? Then waiting does not help. */
 export function isFinal({ kind }: StoreFault): boolean {
   return kind === 'credentials' || kind === 'certificate';
 }
 
-/** What the person at a terminal reads when a store is unavailable. */
+/** The error that the person at a terminal reads when a store is unavailable. */
 export class StoreError extends UserFacingError {
   override name = 'StoreError';
 }

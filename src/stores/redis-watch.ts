@@ -109,7 +109,7 @@ export class RedisWatch {
     return this.#looks.stop();
   }
 
-  /** What prevents work with this Redis. */
+  /** The reason that prevents work with this Redis; undefined: there is none. */
   get trouble(): Trouble | undefined {
     if (this.#other !== undefined) return OTHER_INSTALLATION;
     if (this.#missing) return REGISTRY_MISSING;
@@ -117,7 +117,7 @@ export class RedisWatch {
     return this.#unsafe.length > 0 && !this.#options.allowUnsafe ? REDIS_NOT_DURABLE : undefined;
   }
 
-  /** What was allowed, or cannot be helped, and is said all the same. */
+  /** The fault that was allowed, or cannot be helped, and is reported all the same. */
   get degraded(): typeof REDIS_NOT_DURABLE | typeof HISTORY_MISSING | undefined {
     if (this.#isHistoryMissing) return HISTORY_MISSING;
     return this.#unsafe.length > 0 && this.#options.allowUnsafe ? REDIS_NOT_DURABLE : undefined;
@@ -288,7 +288,7 @@ function isBack(): ServiceError {
   return notRecorded('Redis has come back and is compared with what ClickHouse knows');
 }
 
-/** What ends a start. */
+/** The sentence that ends a start where Redis is set in an unsafe way. */
 export function unsafeSentence(unsafe: readonly string[]): string {
   return `${unsafe.join('; ')}. GATEHOUSE_ALLOW_UNSAFE_REDIS=1 allows it for data that may be lost.`;
 }

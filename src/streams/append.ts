@@ -45,7 +45,7 @@ export type PackedAppend = { account: string; agent: string; events: number; ent
  * throw, for others wait behind it.
  */
 export type AppendCaller = { appended(): void; refused(error: ServiceError): void };
-/** What goes to Redis as one. */
+/** The events that go to Redis as one entry, and their callers. */
 type Entry = { buffer: EntryBuffer; callers: AppendCaller[]; events: number; lastEvents: number };
 type Answered = { partition: Partition; entry: Entry; sentMs: number; error: ServiceError | undefined };
 
@@ -73,7 +73,7 @@ class Partition {
 /** A usual summary has this size. */
 const SUMMARY_BYTES = 130;
 
-/** What became of one entry. */
+/** The result of the append of one entry. */
 export type Appended = { events: number; seconds: number; ok: boolean };
 
 export class Appender {

@@ -33,8 +33,8 @@ export type DeadLetterFields = (string | Buffer)[];
 export type BinaryCommandArgs = readonly [command: string, key: string, ...args: (string | number | Buffer)[]];
 
 /**
- * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie
- * between first and last, so that the new owner sees whether it is the very same.
+ * The facts that a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how
+ * many lie between first and last, so that the new owner sees whether it is the very same.
  */
 type Manifest<Plan> = { first: string; last: string; entries: number; attempts: number; plan: Plan };
 export type KeptManifest<Plan> = { manifest: Manifest<Plan>; ageMs: number };
@@ -43,7 +43,10 @@ const begin = new Script<[watermark: string, run: string, kept: string, last: st
   'stream-begin',
   withRun(readAsset('src/redis/stream-begin.lua')),
 );
-/** What a batch leads to is on its way by the next step: a Redis that is promoted must know which batch it was. */
+/**
+ * Notes the batch before its next step, whose effects are then on their way: a Redis that is promoted must know which
+ * batch it was.
+ */
 const manifest = new Script<[string, number] | null>(
   'stream-manifest',
   withRun(readAsset('src/redis/stream-manifest.lua')),

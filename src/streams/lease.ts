@@ -62,7 +62,7 @@ export class Lease {
     await release.run(this.#redis, [this.key], [this.text]);
   }
 
-  /** What a script's "no longer yours" turns into. */
+  /** The error for a script's "no longer yours". */
   lose(): LeaseLost {
     this.#lost = true;
     return new LeaseLost(`lease ${this.key} is no longer ${this.text}`);

@@ -48,7 +48,7 @@ function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
 /** The fields of an entry as they go to Redis. */
 export type PackedEntry = { version: number; summaries: Buffer; rows: Buffer };
 
-/** What goes to Redis of an entry: packed where that is worth it. */
+/** The form of an entry that goes to Redis: packed where that is worth it. */
 export function packEntry(summaries: Buffer, rows: Buffer): PackedEntry {
   return summaries.length + rows.length < PACKED_BYTES_MIN
     ? { version: ENTRY_VERSION, summaries, rows }

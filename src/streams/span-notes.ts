@@ -77,7 +77,7 @@ export class SpanNotes {
     return values.map(agentIn);
   }
 
-  /** What is free, or of a part that was never recorded, is the part's own from here on. */
+  /** Claims spans for a part: those that are free, or of a part that was never recorded, are its own from here on. */
   async claim(account: string, { part, spans, traces, decisions }: SpansClaim): Promise<ClaimAnswer> {
     const pointer = `${part.partition}/${this.#keys.idempotencyEnd(part.key)}/`;
     const notes: Note[] = [
@@ -120,7 +120,7 @@ export class SpanNotes {
     return there.map((value) => (value.startsWith(own) ? 'own' : stateOf(records.get(partIn(value)) ?? null)));
   }
 
-  /** What is there now, in the order of `notes`. */
+  /** Sets notes, and returns the values that are there now, in the order of `notes`. */
   #note(account: string, notes: readonly Note[]): Promise<string[]> {
     const owner = this.#keys.spanNotesOf(account);
     const bytesMax = Math.floor(this.#bytesMax() / this.#keys.partitions);

@@ -84,7 +84,7 @@ export class StreamWindow {
     this.#drop();
   }
 
-  /** What is held may not be in the stream any more. */
+  /** Forgets the entries that are held: they may not be in the stream any more. */
   forget(): void {
     this.#generation++;
     this.#from = '0-0';
@@ -154,7 +154,7 @@ export class StreamWindow {
     return { entries, isEnd: entries.length < count };
   }
 
-  /** What every reader has passed, and what is too much. */
+  /** Drops the entries that every reader has passed, and those that are too much. */
   #drop(): void {
     let passed: string | undefined;
     for (const position of this.#positions.values())

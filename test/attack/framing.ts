@@ -6,7 +6,7 @@
 export type Framed = {
   /** Written one after the other, each as a packet of its own. */
   packets: string[];
-  /** What it is made of, for a finding. */
+  /** The elements that it is made of, for a finding. */
   what: string;
 };
 
@@ -45,7 +45,7 @@ const BODIES = [
     '0\r\r\nINNER',
   ],
 ];
-/** What else decides who handles a request. */
+/** Further headers that may decide who handles a request. */
 const MORE = [
   ...['Expect: 100-continue', 'Expect: something', 'Connection: upgrade\r\nUpgrade: websocket', 'Upgrade: h2c'],
   ...['Content-Encoding: gzip', 'Content-Encoding: br', 'Connection: keep-alive', 'TE: trailers\r\nTrailer: A'],

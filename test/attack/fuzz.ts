@@ -20,10 +20,10 @@ import { Finding, STALL_MS, TARGETS } from './targets.ts';
 
 const RSS_BYTES_MAX = 900 * 1024 * 1024;
 const FINDINGS_MAX = 20;
-/** What seems to stall runs so often. */
+/** The number of runs, at most, of an input that seems to stall. */
 const RUNS_MAX = 5;
 const FOLDER = 'build/findings';
-/** What is in one run's memory before garbage is collected is no finding. */
+/** The inputs between two looks at the memory: memory of one run that is not collected yet is no finding. */
 const LOOK_EVERY = 2_000;
 const PAUSE_EVERY = 100;
 

@@ -9,7 +9,7 @@ const one = <T>(random: Random, list: readonly T[]): T => list[below(random, lis
 /** `isSimple`: one command, which may stand behind `sudo`. */
 type Line = { text: string; isSimple: boolean };
 
-/** What is named, as words; options may stand anywhere behind the head. `last`: must stay last. */
+/** A command, as words; options may stand anywhere after the head. */
 type Meaning = { head: string[]; options: string[][]; operands: string[] };
 const MEANINGS: readonly Meaning[] = [
   ...[

@@ -56,7 +56,7 @@ const budget = new BodyBudget();
 const inflater = new BodyInflater(budget, new BufferPool());
 const INFLATION = { account, bytesMax: EVENT_BYTES_MAX, isGone: () => false };
 
-/** What comes out is read as JSON. What is too large to be inflated at once is read later. */
+/** Inflates the input and reads it as JSON. An input that is too large to be inflated at once is read later. */
 export function gzip(input: string): void {
   const held = budget.held;
   const read = ({ bytes, release }: InflatedBody) => {

@@ -15,7 +15,7 @@ const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
 const clickhouse = new ClickHouse({ url: clickhouseUrl, database: clickhouseDatabase, queryTimeoutSeconds: 60 });
 t.teardown(() => clickhouse.close());
 
-/** What was cut off, or met rows on their way, says nothing: it is asked again. */
+/** Verifies until the answer is whole: one that was cut off, or met rows on their way, says nothing. */
 const verify = async (own: Api) =>
   (
     await own.until(

@@ -86,7 +86,7 @@ for (const chain of ['events-0', 'registry']) {
 
 const NOTHING = Buffer.alloc(0);
 
-/** What ClickHouse leaves of a block whose contents have expired; `lastMs` is its own word. */
+/** A block whose contents have expired, as ClickHouse leaves it; `lastMs` is its own word. */
 function emptied(block: ChainBlock, lastMs = block.lastMs): ChainBlock {
   return { ...block, lastMs, leaves: NOTHING, agents: NOTHING, ids: NOTHING };
 }

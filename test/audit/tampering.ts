@@ -31,7 +31,7 @@ export type Trail = {
   /** By chain. */
   rows: Map<string, Row[]>;
   blocks: Map<string, ChainBlock[]>;
-  /** What was kept elsewhere, and what Redis keeps. */
+  /** The heads that were kept elsewhere, and those that Redis keeps. */
   checkpoint: Map<string, Remembered>;
   heads: Map<string, Remembered>;
 };

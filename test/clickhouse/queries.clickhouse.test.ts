@@ -109,7 +109,7 @@ function makeEvent(i: number): TestEvent {
 const events = Array.from({ length: 1200 }, (_, i) => makeEvent(i));
 
 const DAY_MS = 86_400_000;
-/** What is past the retention and not deleted yet: like the others, but for when it arrived. No query may see it. */
+/** The retention by which `past` is past, but not deleted yet: only its arrival differs. No query may see it. */
 const KEPT: KeptTimes = {
   fromMs: BASE - 30 * DAY_MS,
   byType: [['prompt', BASE - DAY_MS]],
@@ -192,7 +192,7 @@ const someOf = <T extends string>(values: readonly T[]) =>
 const moment = fc
   .tuple(fc.integer({ min: 0, max: 50 }), fc.constantFrom(0, 0, 1, 2, 455, 456, 998, 999))
   .map(([seconds, micros]) => exactTime(BASE - seconds * 1000, micros));
-/** What a list may be asked for, but where its pages begin. */
+/** The filters of a list, but not where its pages begin. */
 const FILTERS = {
   agentId: someOf(agents),
   excludeAgents: fc.subarray(agents, { maxLength: 2 }),

@@ -69,7 +69,7 @@ function verdictOf({ type, actions }: Match): string {
   return actions.includes('block') ? 'blocked' : 'matched';
 }
 
-/** What one event counts as; undefined: the shadow said nothing of it. */
+/** The verdicts and the change that one event counts as; undefined: the shadow said nothing of it. */
 function judged({ matches, said }: Made, since: number) {
   const own = said.find(({ policy_id: id, revision }) => id === shadow && revision >= since);
   if (own === undefined) return undefined;

@@ -20,7 +20,7 @@ const event = (outcome: unknown) => JSON.stringify({ id: 'evt_x', policy_result:
 const asking = (waitText: string) => answerOf(503, '', [`retry-after: ${waitText}`]);
 const HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
 
-/** What is answered, and what it is to a caller: away, or a mistake that no repetition mends. */
+/** The odd answers, and what each is to a caller: away, or a mistake that no repetition mends. */
 const ODD: Record<string, { answer: Parameters<typeof oddServer>[1]; is: 'away' | 'mistake' }> = {
   hangs: { answer: () => undefined, is: 'away' },
   'drips its head': { answer: dripping(HEAD.repeat(50)), is: 'away' },

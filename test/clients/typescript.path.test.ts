@@ -274,7 +274,7 @@ function installed(t: Test) {
     const child = spawnSync('env', [...plainNode, name, ...args], { cwd: folder, encoding: 'utf8', timeout: 60_000 });
     return { status: child.status, stdout: child.stdout, stderr: child.stderr, ms: performance.now() - began };
   };
-  /** What the compiler has to say; it writes `name` as JavaScript. */
+  /** Compiles the text, and writes `name` as JavaScript; answers the messages of the compiler. */
   const compile = (name: string, text: string) => {
     writeFileSync(path.join(folder, name), text);
     const tsc = assetPath('node_modules/typescript/bin/tsc');

@@ -182,7 +182,7 @@ export class Scenario {
     return Math.round(performance.now() - startedMs);
   }
 
-  /** What was acknowledged against what is stored, when everything is. */
+  /** Compares what was acknowledged with what is stored, when everything is. */
   async compare(): Promise<{ missing: number; twice: number; undone: string[] }> {
     const untilMs = performance.now() + QUIET_MS_MAX;
     let found = { missing: 0, twice: 0 };
@@ -211,7 +211,7 @@ export class Scenario {
     return { missing, twice: rows.reduce((sum, { n }) => sum + n - 1, 0) };
   }
 
-  /** What sequences and budgets have done wrong; undefined: there are none. */
+  /** The mistakes of sequences and budgets; undefined: there are none. */
   async overTime(): Promise<{ matched: number; charged: number; wrong: string[] } | undefined> {
     const found = await this.#overTime?.verify();
     this.#client.close();

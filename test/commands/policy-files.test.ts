@@ -18,7 +18,7 @@ function fileOf(name: string, content: string | Buffer): string {
   return file;
 }
 
-/** What is said of it, without the folder. */
+/** The message of the refusal, without the folder. */
 function refusalOf(t: Test, content: string | Buffer, name = 'policies.yaml'): string {
   try {
     readPolicyFiles([fileOf(name, content)]);

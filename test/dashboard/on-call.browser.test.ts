@@ -15,7 +15,7 @@ const PHONES = [
   { what: 'a tablet', viewport: { width: 1024, height: 768 }, hasTouch: true, isMobile: true },
 ];
 
-/** What is pressed, within what matches: its name, its height, what lies over its middle, and what else it overlaps. */
+/** The controls within what matches: name, height, is the middle free, is it in view, how many others it overlaps. */
 const CONTROLS = `(within) => {
   const all = [...document.querySelectorAll(within)].flatMap((one) =>
     [...one.querySelectorAll('button, .button, summary, select, textarea, input:not([type=checkbox])')]);

@@ -33,7 +33,7 @@ const ASKS = [
   '{"jsonrpc":"2.0","id":2,"method":"tools/list"}',
 ];
 
-/** What is sent is this of each way, and the outcome is seen on the page. */
+/** The text that the page shows of the event that each way sends; the outcome is seen on the page, too. */
 const WAYS: Record<string, RegExp> = {
   curl: /^prompt of /,
   TypeScript: /^prompt of /,

@@ -13,9 +13,7 @@ import { reasonOf } from '../support/egress-reason.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 
 const LOCALHOST = new Set(['localhost']);
-/**
- * What does not end by itself is cut off after this long; the test waits for a minute, which nothing else would end.
- */
+/** The bound on a request that does not end by itself and is cut off after SHORT_MS: nothing else would end it. */
 const LONG_MS = 60_000;
 const SHORT_MS = 250;
 

@@ -84,7 +84,7 @@ export const PRIVATE_SPELLINGS: readonly string[] = [
   'https://[fec0::1]:%s/',
 ];
 
-/** What a name server may answer for a harmless name; none may be connected to. */
+/** The addresses that a name server may answer for a harmless name; none may be connected to. */
 export const PRIVATE_ANSWERS: readonly string[] = [
   '127.0.0.1',
   '127.0.0.2',

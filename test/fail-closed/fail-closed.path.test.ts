@@ -53,7 +53,7 @@ type HttpWay = {
   path: string;
   sound: object;
   unclear: object;
-  /** What is refused as it is. */
+  /** The characters of a body that is refused as it is. */
   large: number;
   isDenied?: (json: { [name: string]: unknown }) => boolean;
   type?: string;

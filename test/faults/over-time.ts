@@ -65,7 +65,7 @@ export class OverTime {
     await Promise.all(this.#agents.map((_, i) => this.#work(i, isOver)));
   }
 
-  /** What does not hold. */
+  /** Waits until amounts are settled, and answers what does not hold. */
   async verify(): Promise<{ matched: number; charged: number; wrong: string[] }> {
     let lines: BudgetLine[] = [];
     const isSettled = () => lines.length > 0 && lines.every(({ known, drift }) => known && drift === 0);

@@ -35,7 +35,7 @@ const away = new Gatehouse({ url: 'http://127.0.0.1:9', key, agent: 'agt_away', 
 const revoked = new Gatehouse({ url, key: 'gth_revoked', agent: 'agt_revoked' });
 while ((await there.decide({ tool: 'refund' })).allowed) await new Promise((resolve) => setTimeout(resolve, 100));
 
-/** What is asked of each framework: does the tool run, and what was the model told? */
+/** The cases for each framework: does the tool run, and what was the model told? */
 const CASES = [
   { tool: 'look', gh: there, runs: true, told: /looked/ },
   { tool: 'pay', gh: there, runs: false, told: /Blocked by policy .{1,2}no pay/ },

@@ -176,7 +176,7 @@ t.test('denied: the event is blocked, its neighbours are what they were', async 
 
 const FOUND = { allowed: 0, blocked: 0, pending: 0 };
 
-/** What the event is wherever outcomes are shown. */
+/** The outcome of the event wherever outcomes are shown. */
 async function outcomesOf(agent: string, id: string, trace: string) {
   const single = (await api.get(`/v1/agents/${agent}/events/${id}`)).json.policy_result;
   const found: Record<string, unknown> = { single: `${single.outcome} ${single.reason}` };

@@ -48,7 +48,7 @@ await writeFile(
   }),
 );
 
-/** What the compiler says of the program; empty: it is sound. */
+/** The messages of the compiler about the program; empty: it is sound. */
 async function compile(): Promise<string> {
   try {
     return (await node([assetPath('node_modules/typescript/bin/tsc'), '-p', folder])).stdout;

@@ -58,7 +58,7 @@ abstract class Reader {
     return this.#newest.get(topic) ?? new Map();
   }
 
-  /** What the audit log has of a thing. */
+  /** The actions that the audit log has of a resource. */
   actions(of: string): Set<unknown> {
     const entries = this.items.filter(({ topic, data }) => topic === 'audit_log' && data['resource_id'] === of);
     return new Set(entries.map(({ data }) => data['action']));

@@ -101,9 +101,7 @@ async function thingsOf(trace: string): Promise<Things> {
   };
 }
 
-/**
- * What may be asked of a route about the things of an agent. `made`: things of its own for requests that use them up.
- */
+/** The request to a route about the things of an agent. `made`: things of its own for requests that use them up. */
 type Ask = { path?: string; body?: (of: Things) => unknown; made?: (agent: string) => Promise<Partial<Things>> };
 const newCheck = () => ({ name: unique('check'), speaks: 'presidio', url: 'https://presidio.example.com/analyze' });
 const newOutgoing = () => ({ name: unique('feed'), url: 'https://siem.example.com/', status: 'inactive' });

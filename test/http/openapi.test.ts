@@ -219,7 +219,7 @@ t.test('conditions are described with the words that the engine knows', async (t
   t.match(mistakes('block_action', { payload_schema: { format: 'email' } }), /not supported/);
 });
 
-/** What the engine takes and refuses, by type: each is held against the description as well. */
+/** The conditions that the engine takes and refuses, by type: each is held against the description as well. */
 const TAKEN: [PolicyType, object][] = [
   ['external_check', { check: 'guard', on_timeout: 'match', on_error: 'pending', on_overload: 'skip' }],
   ['external_check', { check: 'guard', redact: true, on_timeout: 'match', on_error: 'match', on_overload: 'skip' }],

@@ -76,7 +76,7 @@ onEach(
   },
 );
 
-/** What proxies and servers have read in two ways. Each is one request by the standard, or none. */
+/** The chunked bodies that proxies and servers have read in two ways. Each is one request by the standard, or none. */
 const CHUNKED = [
   '0\r\n\r\n',
   '2\r\n{}\r\n0\r\n\r\n',

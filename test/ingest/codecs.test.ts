@@ -183,7 +183,7 @@ function optionsOf(rules: RuleSet) {
   return { rules, nowMs: NOW, eventBytesMax: Number.POSITIVE_INFINITY };
 }
 
-/** What is compared; whatever is random in it is blotted out. */
+/** The answer and the appended texts, to be compared; whatever is random in them is masked. */
 function told({ answer, summaries, rows }: Seen): { answer: string; appended: string } {
   const said =
     answer instanceof ServiceError ? JSON.stringify([answer.code, answer.details, answer.message]) : blotted(answer);

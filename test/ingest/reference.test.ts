@@ -105,7 +105,7 @@ function compare(who: string, seen: Taken, expected: Taken, bytes: Buffer): void
   throw new Error(`${who}, line ${line}\nis     ${a[line]}\nwanted ${b[line]}\nbody ${bytes.toString()}`);
 }
 
-/** What ingestion did, in the reference's form. */
+/** The answers and the stored rows of ingestion, in the reference's form. */
 function taken({ answer, summaries, rows }: Seen, shape: 'one' | 'many'): Taken {
   const stored = JSON.parse(blotted(JSON.stringify(decoded(rows, summaries, EVENT_ROW_COLUMNS)))) as Taken['stored'];
   const ordered = stored.map(({ row, summary }) => ({ row, summary: inOrder(summary) }));

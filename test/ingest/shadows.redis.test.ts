@@ -147,7 +147,7 @@ function policies(random: Random, tried: object): { inForce: Policy[]; withShado
 const AGAIN = `pol_${'4'.padStart(26, '0')}`;
 const has = ({ policy_result: { matches } }: Result, id: string) => matches.some(({ policy_id: of }) => of === id);
 
-/** What the shadow said of the events that were stored since. */
+/** The verdicts of the shadow on the events that were stored since. */
 const saidSince = ({ stored }: Side, from: number, id: string, isTwice = true) =>
   stored.slice(from).map(({ shadow = [] }) => {
     const would = (id: string) => shadow.find(({ policy_id: of }) => of === id)?.would ?? 'not_matched';
@@ -231,7 +231,7 @@ async function spentBy(of: Side, id: string): Promise<string[]> {
   return scopes.sort();
 }
 
-/** What the entries of an account say that a budget was charged, by scope. */
+/** The amounts that a budget was charged by the entries of an account, by scope. */
 function settledBy({ stored }: Side, id: string): Map<string, number> {
   const sums = new Map<string, number>();
   for (const { settled = [] } of stored)

@@ -366,7 +366,7 @@ function judged(body: Buffer, set: RuleSet): { is: string; wanted: string; found
   };
 }
 
-/** What is left of an event where each filter that matched looks for all that it looks for, not for what was found. */
+/** The payload of an event where each filter that matched redacts all that it looks for, not only what was found. */
 function redactedByAll(body: Buffer, { found, redacted }: Judgement): Judgement['redacted'] {
   if (redacted === null) return null;
   const text = body.toString();

@@ -11,7 +11,7 @@ import { RawPeers, TRANSPORTS } from './raw-peers.ts';
 const service = await sharedService(t);
 const api = await Api.described(t, service);
 
-/** What a program that parses and prints numbers would change. */
+/** The numbers that a program that parses and prints them would change. */
 const NUMBERS = ['9007199254740993', '12345678901234567890', '1.0', '1e400', '-0', '1E5', '0.10', '1e-400', '-1.5e+3'];
 const PLACES: Record<string, (number: string) => string> = {
   member: (n) => `{"n":${n}}`,

@@ -87,7 +87,7 @@ export class RawPeers {
     writeFileSync(path.join(this.folder, 'answers'), JSON.stringify(Object.fromEntries(all)));
   }
 
-  /** What the server got, as it came. */
+  /** The lines that the server got, as they came. */
   reached(): string[] {
     return readFileSync(this.#log, 'utf8').split('\n').filter(Boolean);
   }

@@ -75,7 +75,7 @@ async function keptBaseline({ redis, keys }: World, agent: TestAgent): Promise<B
   return bytes === null ? null : decodeBaseline(bytes);
 }
 
-/** What a baseline holds that counted each of these events once. */
+/** The baseline that counted each of these events once. */
 function reference(made: readonly Made[]): Baseline {
   const baseline = new Baseline();
   for (const { summary } of made) observe(baseline, summary);

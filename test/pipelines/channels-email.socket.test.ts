@@ -267,7 +267,7 @@ function canonical(address: string): string {
   return `${address.slice(0, at)}${address.slice(at).toLowerCase()}`;
 }
 
-/** What is not as it has to be; empty: all is well. */
+/** The faults of a mail; empty: all is well. */
 function faultsOf(mail: Outgoing, address: string): string[] {
   const faults: string[] = [];
   const expect = (what: string, is: unknown, wanted: unknown) => {

@@ -39,7 +39,7 @@ const send = async (tool: string): Promise<string> =>
   (await api.post(`/v1/agents/${agent}/events`, call(tool))).json.id;
 await api.submitUntil('blocked', agent, call('pay'));
 
-/** What came under a path, and was answered with 200, in the order in which it came. */
+/** The rows that came under a path, and were answered with 200, in the order in which they came. */
 const taken: { path: string; items: Item[] }[] = [];
 const itemsOf = (path: string) => taken.filter((one) => one.path === path).flatMap(({ items }) => items);
 const idsOf = (path: string, topic: string) =>

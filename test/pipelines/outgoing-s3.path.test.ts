@@ -12,7 +12,7 @@ import { killPipelines, startService } from '../support/service.ts';
 const KEY_ID = 'AKIDEXAMPLE';
 const SECRET = 'sesame/+:open';
 const REGION = 'eu-central-1';
-/** What the storage has, by name. */
+/** The objects that the storage has, by name. */
 const objects = new Map<string, string>();
 /** The same, as it came. */
 const files = new Map<string, Buffer>();

@@ -177,7 +177,7 @@ async function seen({ read }: World, account: string, events: readonly TestEvent
   };
 }
 
-/** What is seen when events of these ages are there: of both types, or of one. */
+/** The results of queries when events of these ages are there: of both types, or of one. */
 function sight(both: readonly number[], { prompts = [] as readonly number[], others = both } = {}) {
   const tool_call = both.length * COPIES;
   const prompt = (both.length + prompts.length) * COPIES;

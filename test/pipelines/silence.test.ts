@@ -41,7 +41,7 @@ t.test('a watch that is off notifies of nothing, and gives a full period when it
   t.end();
 });
 
-/** What becomes of an agent, so many ms after the last thing. */
+/** A change of an agent, so many ms after the one before. */
 type Step = { afterMs: number; does: 'speak' | 'off' | 'on' };
 
 /**

@@ -11,7 +11,7 @@ import { PolicyError } from '../../src/policy/policy-error.ts';
 import { runs, SEED } from '../support/seed.ts';
 import { decideOn, event, policy } from './support.ts';
 
-/** What is wrong, as `path message`; none: it is accepted. */
+/** The mistakes in a policy, as `path message`; none: it is accepted. */
 function mistakes(type: PolicyType, conditions: object): string[] {
   try {
     checkPolicy({ type, conditions, actions: ['block'], agent_id: null });

@@ -13,7 +13,7 @@ import { runs, SEED as seed } from '../support/seed.ts';
 import { SECRETS, secret, arbitraryPayload as view } from './arbitrary-events.ts';
 import { decideOn, event, policy } from './support.ts';
 
-/** What an account of a careful owner has; the last explodes. */
+/** The policies of an account with a careful owner; the last has a pattern with very many states. */
 const POLICIES: Policy[] = [
   ...DETECTOR_NAMES.map((name) => policy('data_filter', { detectors: [name], redact: true }, ['log'])),
   policy('data_filter', { patterns: ['(?i)password.{0,50}secret', '(?i)ignore (?:all )?previous'] }),
@@ -32,7 +32,7 @@ const OTHERS: Policy[] = Array.from({ length: 200 }, (_, i) =>
     : policy('block_action', { text: { contains: `word ${i}` } }, ['log']),
 );
 
-/** What each policy says, by its id: the detail of its match. */
+/** The verdict of each policy, by its id: the detail of its match. */
 function verdicts(rules: RuleSet, of: EventView): Map<string, string> {
   return new Map(decideOn(rules, of).matches.map((match) => [match.policy_id, JSON.stringify(match.detail)]));
 }
@@ -152,7 +152,7 @@ t.test('a copy that was redacted parses at every level, and holds none of what w
   t.ok(redacted > 20, `${redacted} payloads with something to redact`);
 });
 
-/** What is an object, an array or text that holds one is so in the copy, as far down as text inside text is read. */
+/** Is each object, array, and text that holds one, so in the copy, as far down as text inside text is read? */
 function hasSameShape(before: unknown, after: unknown, level = 0): boolean {
   if (typeof before === 'string') {
     const inner = innerOf(before);

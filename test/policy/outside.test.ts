@@ -21,7 +21,7 @@ const asking = (more: object, actions: Parameters<typeof policy>[2] = ['block'])
   policy('external_check', { check: 'guard', ...SAID, ...more }, actions);
 const mintApprovalId = () => 'apr_1';
 
-/** What is asked by these policies, and the decision once that was answered. */
+/** The questions that these policies ask, and the decision once they were answered. */
 function asked(policies: ReturnType<typeof policy>[], view: EventView) {
   const rules = new RuleSet(policies);
   const judgement = judge(rules, view);

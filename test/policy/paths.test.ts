@@ -49,7 +49,7 @@ t.test('a path is dotted, has keys in brackets, or is a pointer', async (t) => {
   t.ok(matches('block_action', { [path]: 'zoe@example.com' }, view), 'what a match answers is a path');
 });
 
-/** What is wrong with a policy, each with its place. */
+/** The mistakes in a policy, each with its place. */
 function mistakes(type: PolicyType, conditions: object): string[] {
   try {
     checkPolicy({ type, conditions, actions: ['block'] });

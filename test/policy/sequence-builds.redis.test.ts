@@ -27,7 +27,7 @@ function connect(t: Test): Promise<Commands> {
   return opened(t, untilConnected(connectCommands(server.address)));
 }
 
-/** What an event is: places of steps (0: `unless`), and whether it is asked about. */
+/** An event: the places of its steps (0: `unless`), and whether it is asked about. */
 function event(atMs: number, agent: string, places: readonly number[], asks = false): SequenceEvent {
   const of = { memory: MEMORY, scope: { own: `agent ${agent}`, agent: null }, value: '', amount: ZERO };
   const sorted = [...places].sort((a, b) => b - a).map((place) => ({ place, path: '/x', isOfAnyOutcome: false }));

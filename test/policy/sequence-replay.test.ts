@@ -73,7 +73,7 @@ function storedOf(view: EventView, at: { id: string; ms: number }, { outcome, re
 
 type Came = { stored: ReplayedEvent; with: Decision };
 
-/** What is stored without the sequence, and what each would have become with it. */
+/** The events as stored without the sequence, each with the decision that it would have got with it. */
 function came(tried: Policy, events: readonly { view: EventView; step: number }[]): Came[] {
   const [without, withIt] = [OTHERS, [...OTHERS, tried]].map((policies) => new JudgingInOrder(new RuleSet(policies)));
   let ms = BEGIN;

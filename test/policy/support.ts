@@ -72,7 +72,7 @@ export function matches(type: PolicyType, conditions: object, view: EventView): 
   return decideOn(new RuleSet([policy(type, conditions)]), view).matches.length > 0;
 }
 
-/** What policies promise, in ms of CPU. */
+/** The bound that policies promise, in ms of CPU. */
 const BOUND_MS = 50;
 /** Runs before a cost over the bound is believed. */
 const RUNS_MAX = 12;

@@ -297,7 +297,7 @@ t.test('a worker that cannot start ends, also when its supervisor has gone', asy
   }
 });
 
-/** What a module prints to standard error. */
+/** The text that a module prints to standard error. */
 async function printedBy(script: string): Promise<string> {
   const dataDir = await makeDataDir();
   const file = path.join(dataDir, 'said');

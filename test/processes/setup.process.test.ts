@@ -188,7 +188,7 @@ t.test('for the tests in a browser it installs chromium as root, and does withou
   );
 });
 
-/** What the set-up inspects, without redis-server on the PATH: installed by the lock file, and built. */
+/** A folder as the set-up inspects it, without redis-server on the PATH: installed by the lock file, and built. */
 function makeCheckout(t: Test) {
   const folder = folderOf(t);
   chmodSync(folder, 0o755);

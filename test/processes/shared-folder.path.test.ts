@@ -74,7 +74,7 @@ t.test('the second is refused, starts nothing, and changes nothing', async (t) =
   );
 });
 
-/** What is in no line of the log. */
+/** The lines that are not of the log. */
 function sentences(said: string): string {
   return said
     .split('\n')

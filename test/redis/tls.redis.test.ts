@@ -30,7 +30,7 @@ async function tlsRedis(t: Test, names?: readonly string[]) {
   return { url: `rediss://127.0.0.1:${port}`, ours, shown };
 }
 
-/** What is said of a Redis with these settings; undefined: it is ready. */
+/** The error about a Redis with these settings; undefined: it is ready. */
 async function saidOf(t: Test, env: Record<string, string>): Promise<string | undefined> {
   const config: Config = readConfig(env);
   const redis = makeCommands(config);

@@ -54,7 +54,7 @@ export class ReferenceBudget {
     return fits;
   }
 
-  /** What a completion belongs to: the reservation, none of its own, or none since it comes a second time. */
+  /** Finds a completion's reservation: there is one, it has none of its own, or another completion has used it. */
   use(
     id: string,
     { agent, who, target, amount }: { agent: string; who: string; target: string; amount: number },

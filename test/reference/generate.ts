@@ -137,7 +137,7 @@ function object(members: fc.Arbitrary<[string, string][]>): fc.Arbitrary<string>
 const deep = fc
   .tuple(fc.constantFrom(1, 20, 58, 60, 61, 62, 63, 64, 70), value)
   .map(([depth, inner]) => `${'['.repeat(depth)}${inner}${']'.repeat(depth)}`);
-/** What providers say of tokens, and what is like it. */
+/** The names by which providers report tokens, and names like them. */
 const COUNTED = [
   ...['total_tokens', 'totalTokens', 'totalTokenCount', 'total_token_count', 'input_tokens', 'output_tokens'],
   ...['cache_creation_input_tokens', 'cache_read_input_tokens', 'prompt_tokens', 'completion_tokens', 'inputTokens'],
@@ -188,7 +188,7 @@ const payload = object(
   ),
 );
 
-/** What the timestamps that are sent mean; null: refused. */
+/** The times that the timestamps mean that are sent; null: refused. */
 export const TIMES: ReadonlyMap<string, number | null> = new Map([
   ['2026-11-20T17:28:00.123Z', Date.UTC(2026, 10, 20, 17, 28, 0, 123)],
   ['2026-11-20T17:28:00Z', Date.UTC(2026, 10, 20, 17, 28)],
@@ -489,7 +489,7 @@ const order = fc.record({
   description: fc.constantFrom('', 'Ask for "help" \u2028 instead.'),
 });
 export type Order = typeof order extends fc.Arbitrary<infer T> ? T : never;
-/** What `policiesOf` makes policies of; some would be refused when they are created. `me`: the agent's id. */
+/** The input of `policiesOf`; some of the policies would be refused when they are created. `me`: the agent's id. */
 export function orders(me: string) {
   return fc.array(order, { maxLength: 6 }).map((list) =>
     list.map(({ kind, fields, extras, actions, severity, mine, description }) => ({

@@ -18,7 +18,7 @@ type Sent = {
   payload: JsonObject;
   written?: unknown;
 };
-/** What an expression comes to; throws where its evaluation ends in an error. */
+/** The value of an expression for an event; throws where its evaluation ends in an error. */
 export type Meaning = (event: Sent) => boolean;
 /** Events that each counter has seen. */
 type Counters = Map<string, number>;
@@ -170,7 +170,7 @@ const RESERVED: Record<Policy['type'], string[]> = {
   budget: [],
 };
 
-/** What a match of a policy makes of the event. */
+/** The outcome that a match of a policy gives the event. */
 function meant({ type, actions }: Policy): Verdict['outcome'] {
   if (actions.every((action) => action === 'log')) return 'allowed';
   if (type === 'require_approval') return 'pending';
@@ -248,7 +248,7 @@ function segmentsOf(key: string): string[] {
   return ['type', 'trace_id', 'agent_id', 'payload'].includes(segments[0]!) ? segments : ['payload', ...segments];
 }
 
-/** What a path leads to: nothing, one value, or several where it met arrays. */
+/** The values that a path leads to: none, one, or several where it met arrays. */
 function valuesAt(key: string, event: Sent): At[] {
   const [root, ...segments] = segmentsOf(key);
   const value = root === 'payload' ? (event.written ?? event.payload) : event[root as keyof Sent];
@@ -503,7 +503,7 @@ function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: C
   return { ...detail, value: text.length > 100 ? `${text.slice(0, 100)}…` : text };
 }
 
-/** What has the same counter, behind a mark of its kind; null: it has none of its own. */
+/** The name of a value's counter, after a mark of the value's kind; null: it has none of its own. */
 function countedAs(value: unknown): string | null {
   if (typeof value !== 'string')
     return typeof value === 'object' && value !== null && !(value instanceof Written) ? null : `n${writtenJson(value)}`;

@@ -52,9 +52,7 @@ export function placesOf(re2: string, text: string): Place[] {
   return found;
 }
 
-/**
- * What each detector finds, when it is between `see ` and ` now`: nothing else that the tests make is found by any.
- */
+/** The text that each detector finds between `see ` and ` now`: nothing else that the tests make is found by any. */
 export const FINDINGS: Record<string, string> = {
   email: 'jay@example.com',
   phone: '415-555-2671',

@@ -92,7 +92,7 @@ function applying(scopes: readonly Scope[]): Policy[] {
   return scopes.filter(({ paths }) => paths.some((path) => path.length === 0)).map(({ filter }) => filter);
 }
 
-/** What is kept of a trace's id, where the account has no key of its own. */
+/** The form of a trace's id that is kept, where the account has no key of its own. */
 export function redactedTrace(traceId: string, filters: readonly Policy[]): string {
   const isFound = filters.some(({ conditions }) => {
     if (!looksAtTrace(conditions['fields'] as string[] | undefined)) return false;

@@ -10,12 +10,12 @@ export type PlainPolicy = {
   per: 'trace' | 'agent' | 'account';
   hasSame: boolean;
   blocks: boolean;
-  /** What the amounts may come to; null: they are not added up. */
+  /** The sum that the amounts may come to; null: they are not added up. */
   most: number | null;
 };
 /**
- * What is asked of one policy; amounts are whole. `value` null: it has none. `places`: which steps it is; 0: `unless`.
- * `any`: of these the ones that count if it is blocked.
+ * The part of one policy in an event; amounts are whole. `value` null: it has none. `places`: which steps it is; 0:
+ * `unless`. `any`: of these the ones that count if it is blocked.
  */
 export type PlainPart = { places: number[]; any: number[]; isSink: boolean; value: string | null; amount: number };
 export type PlainEvent = {

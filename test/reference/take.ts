@@ -232,7 +232,7 @@ function count(value: unknown): number | null {
   return whole >= 0 && whole <= Number.MAX_SAFE_INTEGER ? whole : null;
 }
 
-/** What the event says itself, else what an answer of a provider in it says. */
+/** The tokens that the event says itself, else those that an answer of a provider in it says. */
 function used(values: JsonObject): number | null {
   const said = values['tokens_used'] ?? null;
   if (said !== null) return count(said);

@@ -35,7 +35,7 @@ type World = Store & {
   policy: string;
   approvals: Approvals;
   clock: { ms: number };
-  /** What is stored of each event, by its id. */
+  /** The stored form of each event, by its id. */
   stored: Map<string, StoredEvent>;
 };
 

@@ -33,7 +33,7 @@ const policy = (name: string, tool: string): PolicyCreate => ({
   actions: ['block'],
 });
 
-/** What ClickHouse has of the journal. */
+/** The registry as ClickHouse has it from the journal. */
 async function knownBy(store: Store): Promise<KnownRegistry> {
   const newest = new Map<string, RestoredRow>();
   for (const { account, revision, changes } of await wholeJournal(store)) {

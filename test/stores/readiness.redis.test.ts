@@ -10,7 +10,7 @@ import { actor, eventually } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';
 
 const keys = new Keys({ prefix: 'ready-', partitions: 4 });
-/** What Redis is said to lack: ClickHouse is away throughout. */
+/** A ClickHouse that is away throughout: the tests are about what Redis lacks. */
 const clickhouse = new ClickHouse({ url: 'http://127.0.0.1:1', database: 'none', queryTimeoutSeconds: 1 });
 t.teardown(() => clickhouse.close());
 

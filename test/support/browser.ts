@@ -25,7 +25,7 @@ const OFF = [
   ...['ThirdPartyStoragePartitioning', 'AvoidCorsURLLoaderRestartOnRedirect', 'OptimizationHints', 'AimEnabled'],
   ...['NetworkTimeServiceQuerying', 'PreconnectToSearch'],
 ];
-/** What reaches out by itself is switched off. */
+/** The arguments of the browser: what sends requests by itself is switched off. */
 const ARGUMENTS = [
   `--disable-features=${OFF.join()}`,
   ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'],
@@ -51,7 +51,7 @@ function browser(): Promise<Browser> {
 
 type Open = (options?: BrowserContextOptions) => Promise<{ page: Page; context: BrowserContext }>;
 type Meant = {
-  /** What the page may complain of: calls that are meant to be refused. */
+  /** The complaints that the page may have: about calls that are meant to be refused. */
   mayFail?: RegExp;
 };
 

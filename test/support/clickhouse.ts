@@ -93,7 +93,7 @@ export class EngineRefused extends Error {
 
 export type TestEvent = Omit<RowValues, 'type'> & { type: string };
 
-/** What a column holds where a test does not care. */
+/** The value of a column where a test does not care, by its kind. */
 const NOTHING = { ascii: '', text: '', int64: 0, uint16: 0, nullableInt64: null, outcome: 'allowed' } as const;
 
 /** An allowed event with nothing but what is given; it happened when it arrived. */

@@ -26,7 +26,7 @@ export const KEYS: Record<Scope, string> = {
   admin: 'admin'.padEnd(40, 'a'),
 };
 export const EXPIRED = 'expired'.padEnd(40, 'x');
-/** What a key of this scope has, all of it and bound to no agent. */
+/** The rights of a key of this scope that has all of it and is bound to no agent. */
 function rightsIn(scope: Scope) {
   const of = { scope, permissions: PERMISSIONS_OF[scope], agentId: null };
   return { ...of, rights: rightsOf(of) };

@@ -7,7 +7,7 @@ import type { Page } from 'playwright-core';
 import type { Test } from 'tap';
 
 const TASK_MS_MAX = 50;
-/** What the loop takes in the page where nothing comes between: 10.3 was the fastest of 40. */
+/** The ms that the loop takes in the page where nothing comes between: 10.3 was the fastest of 40. */
 const LOOP_MS = 10;
 /** Where one of many loops took more than this many times as long, the machine is busy. */
 const SLOWNESS_MAX = 2;

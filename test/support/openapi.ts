@@ -63,7 +63,7 @@ export function escaped(step: string): string {
   return step.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 
-/** What a pointer `#/…` leads to. */
+/** The value that a pointer `#/…` leads to. */
 export function at(document: unknown, pointer: string): unknown {
   const steps = pointer.split('/').slice(1);
   const found = steps.reduce<unknown>(

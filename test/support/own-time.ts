@@ -15,7 +15,7 @@ export class OwnTime {
     return this.#turns * TURN_MS;
   }
 
-  /** What it was when it stopped. */
+  /** Stops the clock, and answers its ms. */
   stop(): number {
     clearInterval(this.#timer);
     return this.ms;
@@ -25,7 +25,7 @@ export class OwnTime {
 const TURN_MS = 5;
 
 /**
- * What `work` gives, of a run that took less than `ms` by the clock: for what holds only so long, such as a place
+ * The result of `work` in a run that took less than `ms` by the clock: for what holds only so long, such as a place
  * before it is free again. A run in which the machine stood still is made again from its beginning, on things of its
  * own; the last of many stands.
  */

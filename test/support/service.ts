@@ -29,10 +29,10 @@ export type TestService = {
   pid: number;
   /** SIGTERM; resolves when it has left. Leaves the data folder. */
   stop(): Promise<Exit>;
-  /** What it runs, by name: `redis`, `clickhouse`, `pipelines`, `front-1`, … Only what is alive. */
+  /** The processes that it runs, by name: `redis`, `clickhouse`, `pipelines`, `front-1`, … Only what is alive. */
   children(): Promise<{ name: string; pid: number }[]>;
   addresses(): Promise<{ redisUrl: string; redisCluster: boolean; clickhouseUrl: string; clickhouseDatabase: string }>;
-  /** What it has printed for people. */
+  /** The text that it has printed for people. */
   printed(): string;
   log(): Promise<string>;
 };

@@ -12,7 +12,7 @@ import { folderOf } from './folder.ts';
 
 /** Each is a thread: it waits for the disk while the test goes on. */
 const WRITERS = 4;
-/** What the writers have between two waits is what a fsync of others waits for: some 10 ms on an SSD. */
+/** The bytes that a writer writes between two waits, for which a fsync of others waits: some 10 ms on an SSD. */
 const FILE_BYTES = 8 * 1024 * 1024;
 const FSYNCS = 50;
 const PAGE_BYTES = 4096;

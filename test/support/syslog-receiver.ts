@@ -6,7 +6,7 @@ import type { Test } from 'tap';
 import { certificate } from './certificate.ts';
 
 export type Message = { priority: number; atMs: number; host: string; app: string; msgId: string; text: string };
-/** What it does with a connection once it has read so much; `take` makes what was read count. */
+/** The reaction to a connection of which so much was read; `take` makes what was read count. */
 type Behaviour = (read: string, socket: TLSSocket, take: () => void) => void;
 
 const MESSAGE = /^<(\d{1,3})>1 (\S+) (\S+) (\S+) - (\S{1,32}) - (.*)$/s;

@@ -13,7 +13,7 @@ export type Decision = {
   approvalId?: string;
   /** All policies that matched. */
   policies: readonly PolicyMatch[];
-  /** What budgets hold for it, and what they have left; undefined: none does. */
+  /** The budgets that hold for it, with what they have left; undefined: none does. */
   budgets?: Event['policy_result']['budgets'];
   /** The payload with what a policy redacts; undefined: nothing is redacted. */
   redacted?: Record<string, unknown>;
@@ -50,7 +50,7 @@ export function decisionOf(answer: unknown): Decision {
   };
 }
 
-/** What answers is not the service, or a later one whose words this client does not know. */
+/** The error for an answer that is not of the service, or of a later version whose words this client does not know. */
 export function unexpected(what: string): ApiError {
   return new ApiError(200, 'unexpected_answer', `The answer is not one of Gatehouse: ${what}.`);
 }

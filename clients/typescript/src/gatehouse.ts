@@ -24,7 +24,7 @@ export type GatehouseOptions = {
   key: string;
   /** Id or name; a name that is new is registered. With a key that is bound to an agent: that agent. */
   agent: string;
-  /** What guards do where no decision can be had. Left out: `block`. */
+  /** The behaviour of guards where no decision can be had. Left out: `block`. */
   onUnavailable?: OnUnavailable;
   /** For a decision, with all repetitions. Left out: 2,000. */
   timeoutMs?: number;
@@ -58,7 +58,7 @@ export type GuardOptions = {
   names?: readonly string[];
 };
 export type CallOptions = { traceId: string | undefined };
-/** What a guarded function takes: its arguments, and where it has one of them or none, the trace behind it. */
+/** The parameters of a guarded function: its arguments, and where it has one of them or none, the trace after it. */
 type Taken<Args extends unknown[]> = Args extends []
   ? [args?: unknown, call?: CallOptions]
   : Args extends [infer One]
@@ -332,7 +332,7 @@ function argumentsOf(given: unknown[], names: readonly string[] | undefined): { 
   return { text: only, copies: copy as unknown[] };
 }
 
-/** What a model could put there is not taken for it, but for an argument: it names the trace and nothing else. */
+/** Are these call options: the trace and nothing else? All else is an argument, which a model could put there. */
 function isCallOptions(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const [first, ...others] = Reflect.ownKeys(value);

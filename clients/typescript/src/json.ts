@@ -150,7 +150,7 @@ class Writer {
   }
 }
 
-/** What a policy is asked about, and the copy that may run. Throws NotJsonError. */
+/** The text that a policy is asked about, and the copy that may run. Throws NotJsonError. */
 export function judged(value: unknown, at: string): Written {
   return writtenBy(new Writer(true), value, at);
 }

@@ -26,7 +26,7 @@ const SERVER_ANSWER_BYTES_MAX = 64 * 1024;
 
 type EmailOptions = { smtpUrl: string; mailFrom: string };
 
-/** What one mail is made of, as nodemailer takes it. */
+/** One mail, as nodemailer takes it. */
 type Mail = {
   envelope: { from: string; to: [string] };
   from: { name: string; address: string };
@@ -154,7 +154,7 @@ function escaped(text: string): string {
   return text.replace(/[&<>"']/g, (character) => entities[character as keyof typeof entities]);
 }
 
-/** What OpenSSL and node say of a certificate that is not to be trusted. */
+/** The codes of OpenSSL and Node.js for a certificate that is not to be trusted. */
 const TLS_CODES = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_)/;
 
 type SmtpError = { code?: string; originalCode?: string; command?: string; responseCode?: number; response?: string };

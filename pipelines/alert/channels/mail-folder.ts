@@ -131,7 +131,7 @@ async function write(file: string, content: Buffer): Promise<void> {
   }
 }
 
-/** What a folder holds, as it is now. */
+/** Writes the entries of a folder to the disk (fsync). */
 async function sync(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {

@@ -11,7 +11,7 @@ import { isLike } from '../glob.ts';
 import { remember } from '../maps.ts';
 import { parseAmount } from './amount.ts';
 
-/** What is kept of a table: in Redis, and in the registry of ClickHouse. */
+/** The record of a price table: in Redis, and in the registry of ClickHouse. */
 export type PriceTableRecord = {
   revision: number;
   currency: string | null;
@@ -137,7 +137,7 @@ function literals(glob: string): number {
   return /[*?]/.test(glob) ? glob.replaceAll(/[*?]/g, '').length : Number.MAX_SAFE_INTEGER;
 }
 
-/** What is wrong with prices that fit their schema. `currency`: that of the table before; null: it had none. */
+/** The mistakes in prices that fit their schema. `currency`: that of the table before; null: it had none. */
 export function priceMistakes(prices: readonly Price[], currency: string | null): ErrorDetail[] {
   const wanted = currency ?? currencyOf(prices);
   return prices.flatMap((price, i) =>

@@ -31,7 +31,10 @@ const SHOWS_NOTHING = /[\p{Cf}\p{DI}]/gu;
 const LETTER_OR_DIGIT = /[\p{L}\p{N}]/u;
 
 // Sets of characters are written for the flag `v`, which literals may not have yet.
-/** What these scripts share with others is left out, as the letter ʼ; what only they use belongs to none: ー, 〱, 〆. */
+/**
+ * The letters of scripts without spaces, without those that other scripts share, as the letter ʼ, and with those that
+ * only they use and that belong to none: ー, 〱, 〆.
+ */
 const WITHOUT_SPACES =
   '[[\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Laoo}\\p{sc=Khmr}\\p{sc=Mymr}\\u3006\\u302a-\\u302d\\u3031-\\u3035\\u303c\\u3099\\u309a\\u30fc]&&[\\p{L}\\p{M}\\p{N}]]';
 const HANGUL = '[\\p{sc=Hangul}&&\\p{L}]';

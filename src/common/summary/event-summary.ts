@@ -226,7 +226,7 @@ function named(members: Members): string {
 
 // -- reading
 
-/** What a message, a part of one, or text says; of messages in a list all of it, until a line is full. */
+/** The text of a message, of a part of one, or of text; of messages in a list all of it, until a line is full. */
 function saidIn(value: PartialValue | undefined): string {
   if (value === undefined) return '';
   switch (value.kind) {
@@ -303,7 +303,7 @@ function listIn(value: PartialValue | undefined): readonly PartialValue[] {
   return itemsIn(value?.kind === 'text' ? innerOf(value.text) : value);
 }
 
-/** What a model thought is shown where it said nothing else. */
+/** The parts that are shown. The thoughts of a model are shown where it said nothing else. */
 function shownOf(parts: readonly PartialValue[]): readonly PartialValue[] {
   const said = parts.filter((part) => !/^(?:redacted_)?(?:thinking|reasoning)/.test(textUnder(part, ['type'])));
   return said.length === 0 ? parts : said;

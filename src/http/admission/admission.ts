@@ -159,8 +159,8 @@ export class Admission {
   }
 
   /**
-   * What a browser asks before a page of another origin may call: answered where that origin may, else a method like
-   * any other.
+   * Answers the preflight that a browser sends before a page of another origin may call: where that origin may, else as
+   * any other method.
    */
   preflight(exchange: Exchange, req: TransportRequest, methods: string, otherwise: () => void): void {
     const head = readHead(req);

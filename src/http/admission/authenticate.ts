@@ -71,7 +71,7 @@ export class Authenticator {
 
 type Needs = { needs: Need | 'operator' | null; besides?: Permission | undefined };
 
-/** What a key must have to come in here: the sum of RIGHTS, made once for a route. */
+/** The rights that a key must have to come in here: the sum of RIGHTS, made once for a route. */
 export function rightsFor({ needs, besides, bound }: Needs & { bound?: unknown }): number {
   const own = needs === null || needs === 'any' || needs === 'operator' ? 0 : RIGHTS[needs];
   return (

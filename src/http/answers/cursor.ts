@@ -17,7 +17,7 @@ const VERSION = 2;
 const ID_CHARACTERS_MAX = 200;
 /** The last time that a JavaScript Date can hold. */
 const TIME_MS_MAX = 8.64e15;
-/** What may change from page to page of one list. */
+/** The parameters that may change from page to page of one list. */
 const NOT_OF_THE_LIST = new Set(['limit', 'offset', 'cursor', 'payload', 'format', 'cursors', 'session']);
 
 /** One page of a list, as it was asked for. */

@@ -212,7 +212,7 @@ class Feed {
     for (const one of updates) for (const send of this.#followers) send(one);
   }
 
-  /** What lies behind `from`, of events and anomalies up to `to`. */
+  /** Reads the updates after `from`, of events and anomalies up to `to`. */
   async #read(from: LivePosition, to: LivePosition): Promise<{ updates: LiveUpdate[]; position: LivePosition }> {
     const { clickhouse, erasing } = this.#parts;
     const { account, payload } = this.#question;

@@ -13,7 +13,7 @@ import { assetPath } from '../../process/assets.ts';
 import type { Reply } from '../route.ts';
 
 const FOLDER = 'build/dashboard';
-/** What a file of that name holds never changes: its name has the hash of what it holds. */
+/** The Cache-Control of a file that never changes: its name has the hash of what it holds. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const TYPES: Record<string, string> = {
@@ -31,10 +31,10 @@ const GUARDS: Record<string, string> = {
   'Cross-Origin-Opener-Policy': 'same-origin',
 };
 
-/** What one file is answered with, by what the browser takes. Most wanted first. */
+/** The forms in which one file is answered, by what the browser takes. Most wanted first. */
 type Forms = { encoding: 'br' | 'gzip' | ''; reply: Reply }[];
 
-/** What of a request's head the choice goes by. '' where absent. */
+/** The headers of a request by which the form is chosen. '' where absent. */
 export type PageRequest = { acceptEncoding: string; ifNoneMatch: string };
 
 export class Pages {

@@ -25,7 +25,7 @@ export const eventFilters = {
 /** Beside the others where events of all agents are asked for. */
 export const agentFilter = { agent_id: anyOf(text('Only events of this agent')) };
 
-/** What else is in the query is not inspected; `agent_id` is the handler's. */
+/** The filter of a query. Other parameters are not inspected; `agent_id` is the handler's. */
 export function filterOf(query: QueryOf<typeof eventFilters>): EventFilter {
   const {
     trace_id: traceId,

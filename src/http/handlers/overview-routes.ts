@@ -61,7 +61,7 @@ const DAY_MS = 86_400_000;
 const BACKUP_OLD_MS = 1.5 * DAY_MS;
 
 type OverviewCall = Call<unknown, QueryOf<typeof query>>;
-/** What every part works with. `in force` of the agents that are asked for. */
+/** The input of every part of the overview. `inForce`: policies of the agents that are asked for. */
 type OverviewQuery = { call: OverviewCall; parts: Parts; of: OverviewOf; inForce: readonly Policy[] };
 
 export const overviewRoutes: Route[] = [
@@ -295,7 +295,7 @@ async function policiesOf({ call, parts, of, inForce }: OverviewQuery): Promise<
   return { in_force: inForce.length, matched, never_matched: { total: idle.length, items } };
 }
 
-/** What is amiss in the service, for those who look after it. Never rejects. */
+/** The faults of the service, for those who look after it. Never rejects. */
 async function serviceOf({
   call: { account, principal },
   parts: { care, health, registry },

@@ -94,7 +94,7 @@ export const policyRevisionRoutes: Route[] = [
   }),
 ];
 
-/** What is stored already is as it always will be; only for what is not, yet, it is waited. */
+/** A revision of a policy. A stored one never changes; the journal is waited for only where it is not stored yet. */
 async function revisionOf(call: Call, parts: Parts): Promise<PolicyRevision> {
   const { account, params } = call;
   const policyId = policyIdOf(params[0]!);

@@ -31,7 +31,7 @@ type Resource = {
   many: string;
   /** It is the whole account's: bound keys are refused. Or each may be an agent's. */
   bound: 'refused' | Owned;
-  /** What creating and changing needs besides `configure`. */
+  /** The permission that creating and changing needs besides `configure`. */
   besides?: Permission;
   schema: Type.TSchema;
 };
@@ -39,7 +39,7 @@ type Resource = {
 type Said = { description: string; summary?: string; errors?: ErrorCode[] };
 /** `S` describes a `B`. */
 type Sent<S extends Type.TSchema, B> = { body: Type.Static<S> extends B ? S : never; bodyExample: unknown };
-/** What a create answers where that is more than the resource. */
+/** The answer to a create where it is more than the resource. */
 type Answer = { answer?: { schema: Type.TSchema; description: string } };
 
 /** `records`: its class in the registry. One that cannot be changed has no `patch`, and no route of it. */

@@ -13,7 +13,7 @@ import { anyOf, cursorPaging, oneOf, paging, payloadMode, RECORD_PAGE, search, t
 import { type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 
-/** What an event's `trace_id` may be (schemas/event.ts): a longer one names nothing. */
+/** The characters that an event's `trace_id` may have (schemas/event.ts): a longer one names nothing. */
 const TRACE_ID_CHARACTERS_MAX = 200;
 
 export const traceRoutes: Route[] = [

@@ -124,7 +124,7 @@ const SECURITY_SCHEMES = {
   },
 };
 
-/** What an `{id}` of a path is, by the segment before it. */
+/** The kind of id that `{id}` of a path is, by the segment before it. */
 const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   agents: ['agt', 'the agent'],
   events: ['evt', 'the event'],
@@ -388,7 +388,7 @@ function mediaType(schema: object, given: unknown): object {
   return { schema, ...(example === undefined ? {} : { example }) };
 }
 
-/** What follows from the row, then what the row adds. */
+/** The error codes of a route: those that follow from its row, and those that the row adds. */
 export function errorsOf(one: Route): Set<ErrorCode> {
   const codes = new Set<ErrorCode>(one.operation.errors ?? []);
   const add = (...more: ErrorCode[]) => {

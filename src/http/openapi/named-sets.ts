@@ -35,7 +35,7 @@ export const of = (description: string, schema: TSchema, shown = schema): NamedS
   schema,
   shown: about(shown, description),
 });
-/** What a body may be: optional fields take null as well, which is the same as leaving them out. */
+/** The schema of a body: optional fields take null as well, which is the same as leaving them out. */
 export const taken = (description: string, schema: TSchema, shown = schema): NamedSchema =>
   of(description, schema, withOptionalNulls(shown));
 export const set = (values: readonly string[], description: string): NamedSchema =>

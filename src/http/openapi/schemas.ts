@@ -398,7 +398,7 @@ const DATA: ReadonlySet<string> = new Set([
   'required',
   'discriminator',
 ]);
-/** What is said of a schema, beside what it is. */
+/** The keywords that describe a schema and do not change what it accepts. */
 const ANNOTATIONS: ReadonlySet<string> = new Set(['title', 'description', 'examples', 'default']);
 
 const NAMES = new Map<string, string>();
@@ -459,7 +459,7 @@ function isSet(node: Node): boolean {
   return Array.isArray(node['enum']) && node['enum'].every((one) => typeof one === 'string');
 }
 
-/** What a schema is, whatever is said of it. */
+/** The key of a schema by what it accepts, without its annotations. */
 function keyOf(node: Node): string {
   if (isSet(node)) return `set ${JSON.stringify(node['enum'])}`;
   return JSON.stringify(Object.fromEntries(Object.entries(node).filter(([key]) => !ANNOTATIONS.has(key))));

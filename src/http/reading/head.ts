@@ -48,7 +48,7 @@ export type Head = {
   host: string;
   /** The first `X-Forwarded-Proto`, in lower case: what the outermost proxy saw. */
   forwardedProto: string;
-  /** What only browsers send; undefined: nothing of it. */
+  /** The headers that only browsers send; undefined: none of them. */
   browser: BrowserHead | undefined;
   /** By which a sender of webhooks signs; undefined: nothing of it. */
   webhook: WebhookHead | undefined;

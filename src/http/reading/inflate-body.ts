@@ -118,7 +118,7 @@ function inflateInto(pieces: Pieces, body: Buffer): Promise<void> {
   });
 }
 
-/** What came out so far, in one buffer. */
+/** The bytes that were inflated so far, in one buffer. */
 class Pieces {
   readonly #budget: BodyBudget;
   readonly #inflation: Inflation;
@@ -149,7 +149,7 @@ class Pieces {
     this.#bytes = end;
   }
 
-  /** What is large is judged in the judging thread, and lies in memory that it sees. */
+  /** Grows the buffer. A large body moves to shared memory: the judging thread judges it there. */
   #makeRoom(end: number): void {
     if (end > SHARED_BYTES_MIN && this.#buffers !== sharedBuffers) {
       const buffer = sharedBuffers.take(end);

@@ -28,7 +28,7 @@ type Parameter<T> = {
   read(text: string): unknown;
   /** Its values are gathered in a list, each once. */
   repeats?: true;
-  /** What it cannot be combined with. */
+  /** The parameter with which it cannot be combined. */
   excludes?: string;
   /** Where the parameter is absent. */
   absent: T;

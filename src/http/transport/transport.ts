@@ -9,7 +9,7 @@ import type { Verb } from './router.ts';
 export type TransportRequest = {
   /** In lower case. */
   getMethod(): string;
-  /** What is behind the `?`, as it was sent; undefined or '' where there is none. */
+  /** The query after the `?`, as it was sent; undefined or '' where there is none. */
   getQuery(): string | undefined;
   /** The nth segment of the path that the pattern names, as it was sent. */
   getParameter(index: number): string | undefined;

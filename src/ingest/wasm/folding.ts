@@ -17,7 +17,10 @@ import {
   FOLDED_BLOCKS,
 } from './layout';
 
-/** What a stretch holds: what only the engine can fold, what is folded to something else, digits of other scripts. */
+/**
+ * The kinds of characters in a stretch: those that only the engine can fold, those that are folded to something else,
+ * digits of other scripts.
+ */
 export const HAS_ODD: i32 = 1, HAS_OTHER: i32 = 2, HAS_DIGITS: i32 = 4;
 
 const BACKSLASH: u32 = 0x5c;
@@ -218,7 +221,7 @@ function decoded(u: u32, out: usize): usize {
   return out + 4;
 }
 
-/** What the text that was decoded last holds beside what its bytes show. */
+/** The kinds of characters in the text that was decoded last, beside those that its bytes show. */
 @inline export function kindsDecoded(): i32 { return hasControls ? HAS_OTHER : 0; }
 
 /**
@@ -267,7 +270,7 @@ export function rewrite(from: usize, to: usize, out: usize, kinds: i32): usize {
   return out;
 }
 
-/** What a code point is folded to. */
+/** Writes the text that a code point is folded to, and returns where it ends. */
 function mapped(u: u32, out: usize): usize {
   const blocks = table + FOLDED_BLOCKS;
   const block = <usize>load<u16>(blocks + (<usize>(u >> 4) << 1));

@@ -62,7 +62,7 @@ export function unescape(from: usize, to: usize, out: usize): usize {
   return out;
 }
 
-/** What stands behind the backslash; 0: a code point. */
+/** The character that a backslash and this letter stand for; 0: a code point. */
 @inline function escapedBy(letter: u32): u32 {
   switch (letter) {
     case 0x6e: return 0x0a;

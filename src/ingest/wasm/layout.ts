@@ -16,7 +16,7 @@ export const BITS = 64;
 export const BITS_BYTES = 64;
 /** A bit for each watched path that may lead to more than what stands right there: in lists, or in text inside text. */
 export const ELSEWHERE = 128;
-/** What stands at each watched path (u32 start, u32 end): 0 where nothing does. */
+/** The place of the value at each watched path (u32 start, u32 end): 0 where there is none. */
 export const WATCHED = 132;
 export const WATCHED_MAX = 32;
 /** Strings that may hold JSON: u32 how many, then the bounds of each (u32 start, u32 end, with their quotes). */
@@ -71,9 +71,10 @@ export const TIME_DIGITS = 12;
 export const TIME_ISO = 32;
 
 /**
- * What the table of characters says of a code point: it stands for itself (0), also where something may be joined with
- * it; it is folded to nothing, or to another text; only the engine can tell; a digit (0 to 9 behind it). Then marks:
- * behind each its place among those of a character, and the same of marks that may be joined with what is before.
+ * The classes of code points in the table of characters: one stands for itself (0), also where something may be joined
+ * with it; it is folded to nothing, or to another text; only the engine can tell; a digit (0 to 9 behind it). Then
+ * marks: behind each its place among those of a character, and the same of marks that may be joined with what is
+ * before.
  */
 export const CLASS_FIRST = 1;
 export const CLASS_DROPPED = 2;

@@ -268,7 +268,7 @@ function member(p: usize, depth: i32, count: i32): usize {
   return 0;
 }
 
-/** What an object is to its event, beside JSON. */
+/** The kinds of objects in an event, beside JSON. */
 const PLAIN: i32 = 0, PAYLOAD_ITSELF: i32 = 1, HOLDER: i32 = 2, USAGE: i32 = 3;
 
 /** Behind its brace. */

@@ -20,7 +20,7 @@ let shift: usize = 0;
 /** A byte for each pair of letters: the length of the country's IBANs. */
 let ibans: usize = 0;
 let classes: usize = 0;
-/** What may still be compared in this stretch. */
+/** The work that may still be spent on comparisons in this stretch. */
 let left: i32 = 0;
 let stretchFrom: usize = 0;
 let stretchTo: usize = 0;
@@ -266,7 +266,7 @@ const CHECK_TWELVE_IN_GROUPS: u32 = 9;
 const CHECK_DIALLED_DIGITS: u32 = 10;
 const CHECK_NINE_IN_GROUPS: u32 = 11;
 
-/** What is said of a sign beside its text (Check in policy/text-search/signs.ts). */
+/** The check of a sign beside its text (Check in policy/text-search/signs.ts). */
 function check(kind: u32, start: usize, end: usize): bool {
   switch (kind) {
     case CHECK_BORDER: return isBorderBefore(start);

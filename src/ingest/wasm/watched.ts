@@ -62,7 +62,7 @@ function mayBeFolded(at: usize, length: usize): bool {
   return (odd & 0x8080808080808080) != 0;
 }
 
-/** What stands there, if the node is a path's end. Positions are in the body. */
+/** Notes the place of the value, if the node is a path's end. Positions are in the body. */
 @inline export function noteValue(node: usize, from: usize, to: usize): void {
   const slot = <usize>load<u32>(node, SLOT);
   if (slot == 0) return;

@@ -64,7 +64,7 @@ function readTool(span: TraceSpan): SpanReading {
   };
 }
 
-/** What is captured of the arguments of its own tools, each under a name of its own. */
+/** The arguments of its own tools that are captured, each under a name of its own. */
 function argumentsBeside(attributes: TraceSpan['attributes']): Record<string, string> | undefined {
   const found = Object.entries({ file_path: 'file_path', command: 'full_command', skill: 'skill_name' }).flatMap(
     ([argument, name]) => {

@@ -44,12 +44,12 @@ const GIVEN: Side = {
   word: 'given',
 };
 
-/** What a model was sent. `first`: names of the dialect. undefined: nothing came. */
+/** The content that a model was sent. `first`: names of the dialect. undefined: nothing came. */
 export function sentIn(span: TraceSpan, first: Names = []): SpokenContent | undefined {
   return sideOf(span, SENT, first, sentInEvents);
 }
 
-/** What it answered. */
+/** The content that a model answered. */
 export function givenIn(span: TraceSpan, first: Names = []): SpokenContent | undefined {
   return sideOf(span, GIVEN, first, choicesIn);
 }
@@ -74,7 +74,7 @@ function sideOf(span: TraceSpan, side: Side, first: Names, inEvents: InEvents): 
   ]);
 }
 
-/** What several events say, one after the other. */
+/** The content of several events, one after the other. */
 function joined(of: readonly (SpokenContent | undefined)[]): SpokenContent | undefined {
   const all = of.filter((said) => said !== undefined);
   if (all.length < 2) return all[0];
@@ -161,7 +161,7 @@ const RESULTS: Names = [
   ...['ai.toolCall.result', 'ai.toolCall.output', 'output.value'],
 ];
 
-/** What a tool was called with; JSON text as the value that it stands for. undefined: nothing came. */
+/** The arguments of a tool's call; JSON text as the value that it stands for. undefined: nothing came. */
 export function argumentsIn(span: TraceSpan, first: Names = []): AttributeValue | undefined {
   const { attributes } = span;
   const known = valueUnder(attributes, [...first, ...ARGUMENTS]) ?? likely(attributes, 'sent', 'arguments')[0];
@@ -171,7 +171,7 @@ export function argumentsIn(span: TraceSpan, first: Names = []): AttributeValue 
   return call === undefined ? contentIn(said) : call['arguments'];
 }
 
-/** What it gave back. */
+/** The result of a tool's call. */
 export function resultIn(span: TraceSpan, first: Names = []): AttributeValue | undefined {
   const { attributes } = span;
   const known = valueUnder(attributes, [...first, ...RESULTS]) ?? likely(attributes, 'given')[0];
@@ -200,7 +200,7 @@ function inToolEvents({ events }: TraceSpan, name: string, attribute: string): S
   ]);
 }
 
-/** What went into a step that is neither a model's nor a tool's, as it came. */
+/** The input of a step that is neither a model's nor a tool's, as it came. */
 export function inputOf(span: TraceSpan, first: Names = []): AttributeValue | undefined {
   return asItCame(span, [...first, ...SENT.names, 'input.value'], SENT, sentInEvents);
 }
@@ -230,7 +230,7 @@ function contentIn(said: SpokenContent | undefined): AttributeValue | undefined 
 
 type Word = 'sent' | 'given' | 'arguments';
 
-/** What the word says that an attribute is: to a model or a tool, from one, or to a tool. */
+/** The direction that a word in the name of an attribute says: to a model or a tool, from one, or to a tool. */
 const WORDS = new Map<string, Word>([
   ...['prompt', 'prompts', 'input', 'inputs', 'request', 'question', 'query', 'messages'].map(saying('sent')),
   ...[

@@ -10,7 +10,7 @@ export type ModelCall = {
   answered?: string | undefined;
   provider?: string | undefined;
   system?: AttributeValue | undefined;
-  /** What the model got, and what it answered. undefined: nothing came, the sender does not capture content. */
+  /** The content that the model got, and its answer. undefined: nothing came, the sender does not capture content. */
   sent?: SpokenContent | undefined;
   given?: SpokenContent | undefined;
   usage: Usage;

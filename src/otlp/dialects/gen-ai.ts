@@ -5,7 +5,7 @@ import { type TraceSpan, textOf } from '../span.ts';
 import type { Dialect, SpanReading } from './dialect.ts';
 import { modelCallOf, otherOf, toolCallOf, toolNameOf } from './readers.ts';
 
-/** What an operation is: of which kind, or the name of the custom event. Of any other its attributes say more. */
+/** The kind of each operation, or the name of its custom event. For any other its attributes say more. */
 const OPERATIONS: Record<string, string> = {
   ...{ chat: 'model', text_completion: 'model', generate_content: 'model', completion: 'model' },
   ...{ execute_tool: 'tool', tool_call: 'tool', call_tool: 'tool', tool: 'tool' },

@@ -14,7 +14,7 @@ const MARKS = [
   ...['gen_ai.span.kind', 'fi.span.kind', 'openinference.span.kind', 'traceloop.span.kind'],
 ];
 
-/** What a mark says: of which kind, or the name of the custom event. */
+/** The kind that each mark stands for, or the name of its custom event. */
 const KINDS: Record<string, string> = {
   ...{ llm: 'model', generation: 'model', chat_model: 'model', chat: 'model', completion: 'model', model: 'model' },
   ...{ tool: 'tool', function: 'tool', agent: 'invoke_agent', workflow: 'invoke_workflow', chain: 'invoke_workflow' },

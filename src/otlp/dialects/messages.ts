@@ -15,7 +15,7 @@ import { isEmpty, type JsonValues, member, othersOf, textMember } from './values
  */
 export type ChatMessage = JsonValues & { role: string };
 
-/** What was sent to a model, or came from it. */
+/** The content that was sent to a model, or came from it. */
 export type SpokenContent = {
   /** In order; what is no message stands among them as it came. Empty: it is all `asCame`. */
   messages: readonly AttributeValue[];
@@ -47,7 +47,7 @@ export function isMessage(value: AttributeValue): value is ChatMessage {
   return typeof member(value, 'role') === 'string';
 }
 
-/** What says nothing of what was said. */
+/** The members of a message that are no content. */
 const NAMES = new Set(['role', 'id', 'index', 'name', 'tool_call_id', 'finish_reason', 'type']);
 
 function hasContent(message: ChatMessage): boolean {
@@ -87,7 +87,7 @@ function ofList(list: AttributeValue[], role: string, level: number): SpokenCont
   return isKnown ? { messages, system, ...(isEmpty(details) ? {} : { details }) } : undefined;
 }
 
-/** What a message has beside it, in it; under `beside` what it has another word for. */
+/** A message with the members beside it; under `beside` those for which the message has another value. */
 function merged<Of extends JsonValues>(beside: JsonValues, message: Of): Of {
   const others = othersOf(beside, (name) => Object.hasOwn(message, name));
   const same = othersOf(beside, (name) => !Object.hasOwn(message, name) || message[name] === beside[name]);
@@ -105,7 +105,7 @@ const HOLDERS = [
   ...['completions', 'response', 'request', 'content', 'text', 'generated_text', 'outputText', 'inputText', 'result'],
   ...['value', 'body', 'kwargs'],
 ];
-/** What a tool did, among the messages of OpenAI's Responses. */
+/** A use of a tool, among the messages of OpenAI's Responses. */
 const TOOL_ITEM = /_(call|output|result)$/;
 const SYSTEM = ['system', 'system_instruction', 'systemInstruction', 'instructions', 'system_prompt'];
 /** Under these, text may be anything. */

@@ -3,7 +3,7 @@ import { type Attributes, type AttributeValue, isObject } from '../span.ts';
 
 export type JsonValues = { [key: string]: AttributeValue };
 
-/** What is under a name of an object, or undefined. */
+/** The value under a name of an object, or undefined. */
 export function member(value: AttributeValue | undefined, name: string): AttributeValue | undefined {
   return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
 }

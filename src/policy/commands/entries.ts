@@ -15,7 +15,7 @@ type How = {
   limits: { entries: number; texts: number };
 };
 
-/** What stands between each `|`. */
+/** The alternatives in the texts: the parts between `|`. */
 export function alternativesOf(texts: string | readonly string[] = []): string[] {
   return [texts].flat().flatMap((text) => text.split('|'));
 }

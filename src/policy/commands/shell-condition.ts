@@ -36,7 +36,7 @@ const FIELDS: Readonly<Record<string, Field>> = {
   ...{ command: 'some', subcommand: 'some', flags: 'each', operands: 'each', last_operand: 'some' },
   ...{ redirect_to: 'some', output_of: 'some', run_by: 'some', fork_bomb: 'true' },
 };
-/** What an entry must have, and what may be beside it. */
+/** The fields of which an entry must have exactly one, and those that may be beside each. */
 const FORMS: Readonly<Record<string, readonly string[]>> = {
   command: ['subcommand', 'flags', 'operands', 'last_operand'],
   redirect_to: [],
@@ -44,7 +44,7 @@ const FORMS: Readonly<Record<string, readonly string[]>> = {
   fork_bomb: [],
 };
 
-/** What is wrong with an operand goes to `mistakes`, each with its place. */
+/** Adds the mistakes in an operand to `mistakes`, each with its place. */
 export function checkShell(operand: unknown, at: string, mistakes: Mistakes): void {
   const limits = { entries: COMMAND_ENTRIES_MAX, texts: COMMAND_TEXTS_MAX };
   const before = mistakes.details.length;

@@ -4,7 +4,7 @@
 /** Stands in a word for what the text does not say; no word of a shell holds this character. */
 export const UNKNOWN = '\0';
 
-/** What a sticky pattern finds at a place. */
+/** The match of a sticky pattern at a place; null: none. */
 export function readAt(pattern: RegExp, text: string, at: number): RegExpExecArray | null {
   pattern.lastIndex = at;
   return pattern.exec(text);
@@ -17,7 +17,7 @@ const ANSI_NAMED: Readonly<Record<string, string>> = {
   ...{ a: '\x07', b: '\b', e: '\x1b', E: '\x1b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' },
 };
 
-/** What is in `$'…'` from `at` on, and where it ends. */
+/** The decoded text of `$'…'` from `at` on, and where it ends. */
 export function ansiC(text: string, at: number): { text: string; end: number } {
   let decoded = '';
   while (at < text.length && text[at] !== "'") {

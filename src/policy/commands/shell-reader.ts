@@ -55,7 +55,7 @@ const INNER: InnerCommands = {
 /** A stretch of commands: a group, a loop, the whole. `start`: of what a pipe would take in. */
 type Frame = { start: number; up: Range; input: Range; name: string | null; isCase: boolean };
 type Heredoc = { delimiter: string; isQuoted: boolean; isIndented: boolean };
-/** What opens or closes a group, or names a function. */
+/** A word that opens or closes a group, or names a function. */
 type Head = { word: string; isFunction: boolean };
 /** A command while it is read. */
 type Draft = {
@@ -97,7 +97,7 @@ class ShellReader {
     this.#readHeredocs();
   }
 
-  /** What begins with `c`: is it, or is what it leaves as it was, behind a pipe? */
+  /** Reads the part that begins with `c`. Says whether the place after it, or the unchanged place, is behind a pipe. */
   #readPart(c: string, frame: Frame): boolean {
     const words = this.#words;
     const next = words.text[words.at + 1];
@@ -152,7 +152,7 @@ class ShellReader {
     if (this.#frames.length > 1) this.#frames.pop();
   }
 
-  /** What comes is in no pipe with what was. */
+  /** Ends the pipe: later commands take no input from earlier ones. */
   #part(frame: Frame): void {
     frame.start = this.#reading.commands.length;
     frame.up = NONE;

@@ -335,7 +335,7 @@ export class ShellRun implements ShellReading {
     if (text !== null) readShell(this, text, depth + 1);
   }
 
-  /** What a command reads, where the text says it. */
+  /** The input of a command, where the text says it; null: it does not. */
   #input({ input, piped }: SimpleCommand): string | null {
     if (input !== null) return input.texts[0]!;
     return isEmpty(piped) ? null : this.commands[piped.to - 1]!.printed;

@@ -96,14 +96,14 @@ export class ShellWordReader {
     this.at = end < 0 ? this.text.length : end;
   }
 
-  /** What a sticky pattern finds here, and goes behind it. */
+  /** The match of a sticky pattern at this place; moves behind it. */
   take(pattern: RegExp): RegExpExecArray | null {
     const found = readAt(pattern, this.text, this.at);
     if (found !== null) this.at += found[0].length;
     return found;
   }
 
-  /** What the next word comes to: none, one or several. Moves on, whatever is there. */
+  /** The words that the next word expands to: none, one or several. Moves on, whatever is there. */
   split(): Word[] {
     const before = this.at;
     const words = this.#words(false);
@@ -157,7 +157,7 @@ export class ShellWordReader {
     return done;
   }
 
-  /** What begins with `c`; the words that it completes are answered. */
+  /** Reads the piece that begins with `c`; returns the words that it completes. */
   #piece(c: string, builders: WordBuilder[], isWhole: boolean): readonly Word[] {
     switch (c) {
       case '$':
@@ -425,7 +425,7 @@ export class ShellWordReader {
   }
 }
 
-/** What commands print together, as far as it is known: of one pipe what its last command does. */
+/** The text that commands print together, as far as it is known: of one pipe that of its last command. */
 function printedBy({ commands }: ShellReading, range: Range): Word {
   if (isEmpty(range)) return literal('');
   const last = commands[range.to - 1]!;

@@ -36,14 +36,14 @@ export type SimpleCommand = {
   isInBackground: boolean;
   /** Where it is the first of its text: it ends there. */
   end: number;
-  /** What it prints; null: unknown. */
+  /** The text that it prints; null: unknown. */
   printed: string | null;
   /** Commands whose output is in what it reads, and in that or its words. */
   said: Range;
   output: Range;
 };
 
-/** What one text, with all that it runs, has come to. */
+/** The state of reading one text, with all that it runs. */
 export type ShellReading = {
   budget: Budget;
   commands: SimpleCommand[];
@@ -108,7 +108,10 @@ export function baseName(text: string): string {
   return text.slice(text.lastIndexOf('/') + 1).replace(/\.exe$/i, '');
 }
 
-/** What a variable was is kept: which of two assignments is made, only the run decides. */
+/**
+ * Assigns a variable. Its earlier values are kept (except for IFS): which of two assignments is made, only the run
+ * decides.
+ */
 export function setVariable(variables: Map<string, Word>, name: string, value: Word): void {
   const before = variables.get(name);
   const texts = before === undefined || name === 'IFS' ? value.texts : [...new Set([...before.texts, ...value.texts])];

@@ -32,7 +32,7 @@ const FIELDS: Readonly<Record<string, Field>> = {
 const FORMS = { statement: ['object', 'name', 'action', 'where'] };
 const STATEMENTS = ['drop', 'truncate', 'delete', 'update', 'alter'];
 
-/** What is wrong with an operand goes to `mistakes`, each with its place. */
+/** Adds the mistakes in an operand to `mistakes`, each with its place. */
 export function checkSql(operand: unknown, at: string, mistakes: Mistakes): void {
   const before = mistakes.details.length;
   const limits = { entries: COMMAND_ENTRIES_MAX, texts: COMMAND_TEXTS_MAX };
@@ -161,7 +161,10 @@ export class SqlCondition {
     return stringsOf(tokens).some((inner) => this.#isPossible(inner) && this.#holds(inner, budget, level + 1));
   }
 
-  /** What of a command line may be a statement: the text without what only searches and says, and its quoted words. */
+  /**
+   * The parts of a command line that may be a statement: the text without what only searches and says, and its quoted
+   * words.
+   */
   #asShell(text: string, budget: Budget): { rest: string; words: string[] } {
     if (!/['"\\$`|<]/.test(text) && !/^\s*\w+\s/.test(text)) return { rest: text, words: [] };
     const words: string[] = [];
@@ -192,7 +195,7 @@ export class SqlCondition {
   }
 }
 
-/** What is left of a quote of three. */
+/** The quotes that are left of a quote of three. */
 const TRIPLED = /^["'`]{2}|["'`]{2}$/g;
 
 /** Strings, joined where `+` or `||` joins them. */

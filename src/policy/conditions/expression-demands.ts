@@ -12,7 +12,7 @@ import { type Demand, OPEN, type Pivot, QUOTE, STANDS, type Stands, type TextVie
 /** A node of the library's syntax tree. */
 type Syntax = { op: string; args: unknown };
 
-/** What is known of a part; `pivot` and `types` as of a rule (judgement.ts). */
+/** The facts known of a part of an expression; `pivot` and `types` as of a rule (judgement.ts). */
 type Part = {
   mayBeTrue: Demand;
   /** Comparisons of values in it. */

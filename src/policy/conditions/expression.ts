@@ -89,7 +89,9 @@ export class ExpressionError extends Error {
   override name = 'ExpressionError';
 }
 
-/** What of the library's syntax tree the meter touches. Pinned with its version; a test notices if it moves. */
+/**
+ * The fields of the library's syntax tree that the meter touches. Pinned with its version; a test notices if it moves.
+ */
 type Node = {
   op: string;
   args: unknown;
@@ -98,7 +100,7 @@ type Node = {
 };
 type Evaluate = (evaluator: { run(node: Node, context: unknown): unknown }, node: Node, context: unknown) => unknown;
 
-/** What a comprehension's node holds: `condition` says whether to continue. */
+/** The parts of a comprehension's node that the meter uses: `condition` says whether to continue. */
 type Comprehension = { iterable: Node; condition: ((soFar: unknown) => boolean) | undefined };
 
 export class Expression {
@@ -114,7 +116,7 @@ export class Expression {
     ({ evaluate: this.#evaluate, root: this.#root } = compile(source, this.#meter));
   }
 
-  /** What it demands of an event (demands.ts). */
+  /** The demands of the expression on an event (demands.ts). */
   demands(sought: Sought): ExpressionDemands {
     return demandsOfExpression(this.#root, sought);
   }
@@ -394,8 +396,8 @@ function agentValue({ id, name, description, framework, metadata, status }: Agen
 const celPayload = perPayload(({ payload, payloadText }: ExpressionEvent): unknown => celValue(payload, payloadText));
 
 /**
- * What was parsed of a text. The library recognizes maps by their `constructor`, which a payload may have as a key of
- * its own: such objects go in as a Map.
+ * The value that was parsed of a text, as CEL takes it. The library recognizes maps by their `constructor`, which a
+ * payload may have as a key of its own: such objects go in as a Map.
  */
 function celValue(value: unknown, text: string): unknown {
   const plain = text.includes('constructor') || text.includes('\\u') ? withoutConstructor(value) : value;

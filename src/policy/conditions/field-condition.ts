@@ -25,7 +25,7 @@ import { globPattern, HOLD_FOR_NOTHING, isScalar, mistakeIn, type Scalar } from 
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { REDACTED_KEY, type Step } from './pointer.ts';
 
-/** What of an event the paths can reach. */
+/** The parts of an event that the paths can reach. */
 export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
 
 /** Why a condition counts as met for a value that it cannot judge. */
@@ -46,10 +46,10 @@ export class FieldCondition {
   readonly isShort: boolean;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
-  /** What stands in the bytes of an event for which it holds. */
+  /** The signs in the bytes of an event for which it holds. */
   readonly signs: ConditionSigns;
   readonly #predicates: readonly Predicate[];
-  /** What the text operators among them ask of a string. */
+  /** The test of a string by each of the text operators. */
   readonly #texts: ReadonlyMap<Operator, TextTest>;
   readonly #exists: boolean | null;
   readonly #holdsForNothing: boolean;
@@ -205,7 +205,7 @@ export class FieldCondition {
   }
 }
 
-/** What stands there, through texts inside texts; undefined: nothing. */
+/** The value at these steps, through texts inside texts; undefined: nothing. */
 function valueAt(payload: object, steps: readonly Step[]): unknown {
   return steps.reduce<unknown>((value, step) => {
     let holder = value;
@@ -214,7 +214,7 @@ function valueAt(payload: object, steps: readonly Step[]): unknown {
   }, payload);
 }
 
-/** What is asked of the strings inside a value, with keys or without; whether one of them cannot be read. */
+/** The test of the strings inside a value, with keys or without; whether one of them cannot be read. */
 type TextSearch = { test: TextTest; withKeys: boolean; unjudged: false | 'not_json' };
 
 /**

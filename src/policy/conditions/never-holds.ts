@@ -167,7 +167,7 @@ function namesNoAgent(field: FieldCondition, at: string): Contradiction[] {
     .map(({ value, path }) => ({ path, message: `must be the id of an agent (agt_…), is ${shownValue(value)}` }));
 }
 
-/** What is no number counts as met; here that would be every event. */
+/** Finds comparisons of text with numbers. A value that is no number counts as met; here that would be every event. */
 function comparesNoNumber({ path: { root }, operators }: FieldCondition, at: string): Contradiction[] {
   if (root === 'trace_id') return [];
   return COMPARE_NUMBERS.filter((name) => operators.has(name)).map((name) => ({

@@ -9,7 +9,7 @@ import { meant, shownValue } from './did-you-mean.ts';
 
 export type Scalar = string | ExactNumber | boolean | null;
 
-/** What is wrong with one operator of a condition; null: nothing. `field`: the condition's key, for the sentence. */
+/** The mistake in one operator of a condition; null: none. `field`: the condition's key, for the sentence. */
 export function mistakeIn(
   name: string,
   operand: unknown,

@@ -70,8 +70,8 @@ function unescaped(segment: string): string {
 }
 
 /**
- * What is written like a path of another notation and would never match: a sentence that says how to write it; null:
- * nothing.
+ * The mistake in a path that is written in another notation and would never match: a sentence that says how to write
+ * it; null: none.
  */
 export function pathMistake(text: string): string | null {
   if (text.startsWith('/'))

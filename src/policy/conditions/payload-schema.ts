@@ -94,7 +94,7 @@ export class PayloadSchema {
     this.#lengths = JSON.stringify(schema).split(/"m(?:ax|in)Length":/).length - 1;
   }
 
-  /** What it demands of an event (demands.ts). */
+  /** The demands of the schema on an event (demands.ts). */
   demands(sought: Sought): Demand[] {
     // Where everything that a payload may hold is charged, it stays below any budget.
     const unitsOfByte = this.#cost(0.5, 1);
@@ -117,8 +117,8 @@ export class PayloadSchema {
   }
 
   /**
-   * What does not satisfy it, to be asked where `test` says so: the steps to the value, and the keyword. Throws
-   * OverBudget.
+   * The value that does not satisfy the schema, to be asked where `test` says so: the steps to it, and the keyword.
+   * Throws OverBudget.
    */
   failure(event: PayloadWithText, budget: Budget): { steps: Step[]; keyword: string } | null {
     if (!this.test(event, budget)) return null;
@@ -137,7 +137,10 @@ export class PayloadSchema {
   }
 }
 
-/** What ajv takes for RegExp. It makes one object per pattern, each bound to the schema's current budget. */
+/**
+ * The function that ajv calls in place of RegExp. It makes one object per pattern, each bound to the schema's current
+ * budget.
+ */
 class BudgetedPatterns {
   budget = new Budget(0);
   readonly regExp: ((source: string) => { test(text: string): boolean }) & { code: string };

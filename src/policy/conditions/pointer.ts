@@ -5,7 +5,7 @@ import { pointerKey } from '../../common/validation.ts';
 const SEGMENT_CHARACTERS_MAX = 100;
 const POINTER_CHARACTERS_MAX = 500;
 
-/** What a path has instead of a key that holds what is searched for. */
+/** The text in a path in place of a key that holds what is searched for. */
 export const REDACTED_KEY = '[redacted]';
 
 export type Step = string | number;

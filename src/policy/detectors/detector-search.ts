@@ -27,7 +27,7 @@ export const BORDER_BEFORE = '(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=(?<!\
 
 const UNICODE_ESCAPE = /(?<!\\)\\u[0-9A-Fa-f]{4}$/;
 
-/** What one try costs that comes to nothing, up to about 600 ns; characters are charged by the scanner. */
+/** The units of one try that finds nothing, up to about 600 ns; characters are charged by the scanner. */
 export const TRY_UNITS = 200;
 
 /** The first match of a global expression from a position on that may begin there and that `accept` takes. */
@@ -55,7 +55,7 @@ export const FOREIGN_DIGIT = '[^\\P{Nd}0-9]';
 const FOREIGN_DIGITS = new RegExp(FOREIGN_DIGIT, 'gu');
 const DECIMAL_DIGIT = /\p{Nd}/u;
 const digitValues = new Map<string, string>();
-/** What a digit costs that is read as one of ours, about 40 ns. */
+/** The units per character of a text whose digits are read as ours, about 40 ns. */
 const READING_UNITS = 12;
 /** Several detectors ask for the same text, one after the other. */
 const last = { foreign: '', ours: '' };

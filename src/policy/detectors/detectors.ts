@@ -31,7 +31,7 @@ export type Detector = {
   /** Set where a policy has made it its own: what it finds besides. */
   regions?: readonly string[];
   candidate: string;
-  /** What moves the candidate's automaton: it shares one with those of its kind. */
+  /** The characters that move the candidate's automaton: it shares one with those of its kind. */
   looksAt: 'digits' | 'letters';
   finds: readonly Find[];
   /**

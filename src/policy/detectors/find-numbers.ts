@@ -24,7 +24,7 @@ const CARD = new RegExp(
     `\\d{4}(${CARD_SEPARATOR})\\d{6}\\2\\d{4,5}|\\d{12,19})(?![A-Za-z0-9])`,
   'g',
 );
-/** What a spreadsheet writes behind a whole number. */
+/** The fraction of zeros that a spreadsheet writes behind a whole number. */
 const NO_FRACTION = /^\.0{1,4}(?![\w.])/;
 
 export function findCard(text: string, from: number, budget: Budget): Span | null {
@@ -79,7 +79,7 @@ function luhn(digits: string): boolean {
   return sum % 10 === 0 && /[1-9]/.test(digits);
 }
 
-/** What follows country and check digits (ISO 13616 register): n digits, a letters, c either. */
+/** The form of an IBAN behind country and check digits (ISO 13616 register): n digits, a letters, c either. */
 const IBAN_FORMS: Record<string, { length: number; form: RegExp }> = Object.fromEntries(
   (
     'AD:8n12c AE:19n AL:8n16c AT:16n AZ:4a20c BA:16n BE:12n BG:4a6n8c BH:4a14c BI:23n BR:23n1a1c BY:4c4n16c CH:5n12c CR:18n CY:8n16c ' +

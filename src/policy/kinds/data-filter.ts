@@ -55,7 +55,7 @@ export const dataFilter: PolicyKind<DataFilterTerms> = {
   },
 };
 
-/** What `detail` calls a needle: the detector, or the pattern's place in `patterns`. */
+/** The name of a needle in `detail`: the detector, or the pattern's place in `patterns`. */
 export function needleDetail(terms: DataFilterTerms, index: number): { detector: DetectorName } | { pattern: number } {
   return index < terms.patterns ? { pattern: index } : { detector: terms.needles[index]!.detector!.name };
 }

@@ -21,7 +21,7 @@ export type ExternalCheckTerms = {
   /** How long an event waits for a person where the check said nothing. */
   timeoutSeconds: number;
   onTimeout: 'deny';
-  /** What it finds is redacted in what is kept. */
+  /** Its findings are redacted in the event that is kept. */
   redact: boolean;
   /** It is asked after the reply, and stops nothing. */
   isWatch: boolean;
@@ -120,7 +120,10 @@ function readMode(conditions: PolicyConditions, at: string, mistakes: Mistakes):
   return true;
 }
 
-/** What a check did not say cannot be redacted, and a person who decides would have nothing to read. */
+/**
+ * Reads `redact`. No failure may be `pending` beside it: the findings of a check that says none cannot be redacted, and
+ * the person who decides would have nothing to read.
+ */
 function readRedact(conditions: PolicyConditions, at: string, mistakes: Mistakes): boolean {
   const { redact = false, mode } = conditions;
   if (typeof redact !== 'boolean') mistakes.add(below(at, 'redact'), 'must be true or false');

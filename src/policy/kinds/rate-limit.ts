@@ -61,10 +61,10 @@ export function perText({ per }: RateLimitTerms): string {
 }
 
 /**
- * What distinguishes the counters of a `per` path: the JSON of the one value there, which is never empty; '' if there
- * is none, or not one, or if it would take too long to find out. Spellings of one value are one value: a text is folded
- * and without blanks around it, a list of one is its item. An object and different values have no counter of their own:
- * a sender could make as many of them as it likes.
+ * The value that distinguishes the counters of a `per` path: the JSON of the one value there, which is never empty; ''
+ * if there is none, or not one, or if it would take too long to find out. Spellings of one value are one value: a text
+ * is folded and without blanks around it, a list of one is its item. An object and different values have no counter of
+ * their own: a sender could make as many of them as it likes.
  */
 export function counterValue(path: Path, fields: Fields, budget: Budget): string {
   const root = fields[path.root];

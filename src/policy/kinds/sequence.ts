@@ -33,7 +33,7 @@ export const STEPS_MAX = 3;
 const SAME_MAX = 3;
 /** As many times are kept for each scope and value. */
 const AT_LEAST_MAX = 100;
-/** What decides what is remembered. */
+/** The keys of the conditions that decide what is remembered. */
 const REMEMBERED = ['within', 'after', 'unless', 'per', 'same', 'at_least', 'sum'];
 
 export const sequence: PolicyKind<SequenceTerms> = {

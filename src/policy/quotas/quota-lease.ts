@@ -11,7 +11,7 @@
 import { LEASED_PERMITS_MIN, QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../common/limits.ts';
 
 /**
- * What a call asks for besides the permits of its events. `returned`: unused permits of an earlier lease, counted in
+ * The part of a call beside the permits of its events. `returned`: unused permits of an earlier lease, counted in
  * `returnedBucket`.
  */
 export type LeaseRequest = { lease: number; returned: number; returnedBucket: number };
@@ -70,7 +70,7 @@ export class QuotaLease {
     return this.#left === 0 ? undefined : Math.max(0, this.#untilMs + QUOTA_RETURN_MS - nowMs);
   }
 
-  /** What a call for `permits` of events asks for besides. The unused permits go with it. */
+  /** The lease that a call for `permits` of events asks for besides. The unused permits go with it. */
   request(permits: number, windowMs: number, nowMs: number): LeaseRequest {
     const [returned, returnedBucket] = [this.#left, this.#bucket];
     this.#left = 0;

@@ -39,7 +39,7 @@ type Limits = { values: number; scopes: number };
 
 type SentAnswer = [reason: SequenceReason | 0, after: [atMs: number, id: string, path: string][], waitsFor: string | 0];
 type Sent = { now: number; built?: Built; unasked?: true; answers: unknown };
-/** What a call of a build came to: the lease is another's; the log has more; the policy was changed; it is known. */
+/** The result of a call of a build: the lease is another's; the log has more; the policy was changed; it is known. */
 export type Built = 'lost' | 'more' | 'changed' | 'known';
 /** An entry of the log of a memory that is not known. `scopes`: their keys. */
 export type Logged = Pick<SequenceMark, 'value' | 'places'> & {
@@ -59,7 +59,7 @@ type Build = {
   policy: { id: string; text: string };
   ends: boolean;
 };
-/** What occurred: an event that was judged again, or what the log has. */
+/** An event that occurred: judged again, or read from the log. */
 export type PastEvent = { atMs: number; isRecorded: boolean } & (
   | { event: SequenceEvent; logged?: undefined }
   | { event?: undefined; logged: Logged }
@@ -206,7 +206,7 @@ export class SequenceStore {
     return built;
   }
 
-  /** What is called by `send` goes in one write. */
+  /** Sends the calls that `send` makes in one write. */
   together(send: () => void): void {
     sendTogether(acknowledging(this.#redis), send);
   }
@@ -231,7 +231,7 @@ export class SequenceStore {
   }
 }
 
-/** What the commit writes that approves an event, in one step with the decision: from then on it has occurred. */
+/** The writes of the commit that approves an event, in one step with the decision: from then on it has occurred. */
 export function settledWrites(keys: Keys, account: string, { id, atMs }: { id: string; atMs: number }) {
   const list = keys.sequencesApproved(account);
   return [

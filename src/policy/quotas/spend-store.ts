@@ -98,7 +98,7 @@ export class SpendStore {
     this.#keys = keys;
   }
 
-  /** What `send` asks for goes in one round trip. */
+  /** Sends the calls that `send` makes in one round trip. */
   together(send: () => void): void {
     sendTogether(acknowledging(this.#redis), send);
   }

@@ -28,8 +28,8 @@ import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace, UNREADABLE_N
 /** `payload`: what the text was parsed to. */
 type Redactable = { payload: Json; payloadText: string; trace_id: string | undefined };
 /**
- * What is kept of an event. `changed`: keys of the payload's own members in which something was replaced. `worked`:
- * units that it took.
+ * The copy of an event that is kept. `changed`: keys of the payload's own members in which something was replaced.
+ * `worked`: units that it took.
  */
 export type RedactedCopy = {
   payloadText: string;
@@ -137,7 +137,7 @@ class Copy {
     this.#inside = inside;
   }
 
-  /** What has to be replaced, in order. `value`: what the text was parsed to. */
+  /** The replacements in the text, in order. `value`: what the text was parsed to. */
   edits(scope: Scope, value: Json): readonly TextEdit[] {
     this.#value(scope, { key: this.#inside.key, value, found: NO_SPANS });
     return this.#edits;
@@ -221,7 +221,7 @@ class Copy {
     this.#at++;
   }
 
-  /** What is spread over the strings of one array or object, by their keys; null: nothing. */
+  /** The findings that are spread over the strings of one array or object, by their keys; null: none. */
   #spread(scope: Scope, members: object | null): Map<string, NamedSpan[]> | null {
     if (!this.#work.looksAtLines || members === null || this.#work.isOver || !scope.includes('in')) return null;
     const lines = Object.entries(members).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
@@ -305,7 +305,7 @@ class Copy {
     return spans.length === 0 ? NO_EDITS : spans.map(mark);
   }
 
-  /** What is known to be in a string, whose content begins at `from`, before it is looked through. */
+  /** The findings known to be in a string, whose content begins at `from`, before it is looked through. */
   #knownIn(from: number, raw: string, member: Member): NamedSpan[] {
     const whole = this.#inside.found.length === 0 ? NO_SPANS : this.#foundIn({ start: from, end: from + raw.length });
     if (whole.length === 0) return member.found.length === 0 && !this.#work.looksAtNames ? NO_SPANS : [...member.found];
@@ -328,7 +328,7 @@ class Copy {
     });
   }
 
-  /** What has to be replaced in a text that holds JSON; null: it holds none. */
+  /** The replacements in a text that holds JSON; null: it holds none. */
   #editsInside(text: string, scope: Scope, member: Member, found: readonly NamedSpan[]): readonly TextEdit[] | null {
     if (found.length === 0 && scope.every((places) => places === 'out')) return null;
     if (!mayHoldJson(text)) return null;
@@ -361,7 +361,7 @@ class Copy {
     return [wholeMark(text, /\[redacted:([a-z_]+)\]/.exec(left.text)?.[1] ?? UNREADABLE_NAME)];
   }
 
-  /** What was found in the text as a whole, as far as it is in this token. */
+  /** The findings in the text as a whole, as far as they are in this token. */
   #foundIn({ start, end }: Span): NamedSpan[] {
     const { found } = this.#inside;
     while (this.#nextFound < found.length && found[this.#nextFound]!.end <= start) this.#nextFound++;

@@ -14,14 +14,14 @@ import { Program } from '../text-search/program.ts';
 import { DETECTOR_UNITS, type Few, FOUND, type Needle, Scanner } from '../text-search/scanner.ts';
 import { FOLDING_UNITS, formsOf } from '../texts/text-forms.ts';
 
-/** What a match of a pattern is replaced by is called so. */
+/** The name in the mark that replaces a match of a pattern. */
 export const PATTERN_NAME = 'pattern';
-/** What a check outside found is replaced by is called so. */
+/** The name in the mark that replaces a finding of a check outside. */
 export const CHECK_NAME = 'check';
-/** What a text is replaced by in which no one can tell what it holds. */
+/** The name in the mark that replaces a text in which no one can tell what it holds. */
 export const UNREADABLE_NAME = 'not_json';
 
-/** What one rule wants replaced. `fields` null: everywhere in the payload. */
+/** The values that one rule wants replaced. `fields` null: everywhere in the payload. */
 export class Redaction {
   readonly fields: readonly Path[] | null;
   readonly traceKey: string;
@@ -159,8 +159,8 @@ export type NamedSpan = Span & { name: string };
 type Among = { of: Redaction; found: Uint8Array; wanted: Uint8Array };
 
 /**
- * What is kept of a trace's id: itself, or a token where one of them finds something in it. What cannot be settled
- * counts as found. Throws TooLong where it takes more than this thread may do.
+ * The id of a trace as it is kept: itself, or a token where one of the redactions finds something in it. An id that
+ * cannot be settled counts as found. Throws TooLong where it takes more than this thread may do.
  */
 export function redactTrace(traceId: string, redactions: readonly Redaction[], budget: Budget): string {
   const found = redactions.find((redaction) => redaction.findsIn(traceId, budget));

@@ -36,7 +36,7 @@ export class OutputsSeen {
     }
   }
 
-  /** What 95 of 100 calls stayed within; undefined: too few were seen. */
+  /** The output tokens that 95 of 100 calls stayed within; undefined: too few were seen. */
   usual(model: string): number | undefined {
     const counts = this.#models.get(model)?.counts;
     const all = counts === undefined ? 0 : sumOf(counts);

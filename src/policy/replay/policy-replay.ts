@@ -32,7 +32,9 @@ import { type KeptBudget, ReplayedBudget, type SpendAmounts } from './replayed-b
 import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
 import { type KeptSequence, ReplayedSequence } from './replayed-sequence.ts';
 
-/** What is tried, in whose place, and between which times (epoch ms) just this was in force. */
+/**
+ * The policy that is tried, the one that it replaces, and the times (epoch ms) between which just this was in force.
+ */
 type TriedRevision = {
   tried: Policy;
   replaces: string | null;
@@ -43,7 +45,7 @@ type TriedRevision = {
   inForce: { fromMs: number; untilMs: number } | null;
 };
 
-/** What was stored of an event. Times are epoch ms. */
+/** An event as it was stored. Times are epoch ms. */
 export type ReplayedEvent = {
   id: string;
   agentId: string;
@@ -56,7 +58,7 @@ export type ReplayedEvent = {
   result: PolicyResult | null;
   /** When it was approved, where it waited for that. */
   approvedMs?: number | undefined;
-  /** What it cost, in the currency of the tried budget; -1, or left out: that was not stored. */
+  /** The cost of the event, in the currency of the tried budget; -1, or left out: that was not stored. */
   cost?: number;
   /** As policies see it. `payload` is empty where `needs` says that it is not looked at. */
   view: Omit<EventView, 'agent'>;
@@ -82,7 +84,10 @@ export type KeptReplay = {
   budget?: KeptBudget;
 };
 
-/** What must be so of an event for the policy to match it: of each clause a literal in its texts. null: anything. */
+/**
+ * The conditions that an event must meet for the policy to match it: of each clause a literal in its texts. null:
+ * anything.
+ */
 type ReplayNeeds = { types: readonly string[] | null; clauses: readonly (readonly string[])[]; payload: boolean };
 
 /** Events of one request are counted within this time; callers may use an id of theirs for several requests. */
@@ -127,7 +132,7 @@ export class PolicyReplay {
     if (terms.type === 'budget') this.#budget = new ReplayedBudget(terms, of.amounts!, kept?.budget);
   }
 
-  /** What it goes on from. Throws TooManyCounters. */
+  /** The state that a later run goes on from. Throws TooManyCounters. */
   kept(): KeptReplay {
     const sequence = this.#sequence?.kept();
     const budget = this.#budget?.kept();
@@ -290,7 +295,9 @@ export class PolicyReplay {
     return detail === false ? NOT_MATCHED : { matched: true, detail };
   }
 
-  /** What was redacted may be what makes it a step, or what the sequence itself asks for. */
+  /**
+   * Judges an event by the sequence. A redacted part may be what makes it a step, or what the sequence itself asks for.
+   */
   #ofSequence(
     event: ReplayedEvent,
     view: EventView,
@@ -326,7 +333,7 @@ export class PolicyReplay {
     return found === undefined ? HIDDEN_TEXT : { matched: true, detail: found.detail };
   }
 
-  /** What was recorded while this very revision was in force; undefined: it was not. */
+  /** The verdict that was recorded while this very revision was in force; undefined: it was not. */
   #recorded({ result, receivedMs }: ReplayedEvent): Verdict | undefined {
     const { tried, inForce } = this.#of;
     if (inForce === null) return undefined;
@@ -358,7 +365,7 @@ function isHiddenIn(rule: Rule, view: EventView, places: RedactedPlaces): boolea
   return seen === 'hidden' || (seen === 'seen' && terms.type === 'data_filter' && places.concernFilter(terms));
 }
 
-/** What is too much work counts as met. */
+/** Says whether a condition holds. Too much work counts as met. */
 function holds(condition: Rule['conditions'][number], view: EventView): boolean {
   return withinBudget(() => condition.test(view, new Budget(fieldUnits(view.payloadText.length))), true);
 }

@@ -16,12 +16,12 @@ const MARK = new RegExp(
   'g',
 );
 const TOKEN = /^redacted-[0-9a-f]+$/;
-/** What a mark looks like in the text of a payload. */
+/** The beginning of a mark in the text of a payload. */
 const BEGINS = '[redacted:';
 /** Following one path. */
 const FOLLOW_UNITS = 4_000_000;
 type Redactable = Pick<EventView, 'payload' | 'payloadText' | 'trace_id'>;
-/** What is found by a mark. `path` left out: in the id of the trace. */
+/** A finding by a mark. `path` left out: in the id of the trace. */
 type MarkFound = { detector: DetectorName; path?: string; key?: true };
 
 export class RedactedPlaces {

@@ -105,7 +105,7 @@ export class ReplayedBudget {
     return budgetMatch(check, { asked, isSecret: false }).detail;
   }
 
-  /** What a completion used is charged, and an error lets go of what was held. */
+  /** Charges what a completion used; an error releases what was held. */
   settle(of: ToReplay, { event, scope, holds }: SpendCheck): void {
     const { payload } = event;
     const isError = event.type === 'error';

@@ -63,7 +63,7 @@ export class ReplayedCounters {
     return isOver ? freeInMs(counter, { threshold, windowMs, atMs }) : 0;
   }
 
-  /** What events took that another limit blocked. */
+  /** Gives back the places of events that another limit blocked. */
   release(): void {
     if (this.#lent.length === 0) return;
     for (const [name, bucket] of this.#lent) {

@@ -27,9 +27,9 @@ type ToReplay = {
   /** `approvedMs`: where it waited for that. */
   event: { id: string; agentId: string; receivedMs: number; approvedMs?: number | undefined };
   view: EventView;
-  /** What it is of the sequence; null: nothing. */
+  /** Its part in the sequence; null: none. */
   part: SequencePart | null;
-  /** What all other policies make of it. */
+  /** The outcome of the event by all other policies. */
   outcome: Outcome;
   /** It may be a step, for all that is known of it. */
   isHidden: boolean;

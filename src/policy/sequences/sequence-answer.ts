@@ -13,7 +13,7 @@ export type Memory = {
   steps: number;
   atLeast: number;
   hasUnless: boolean;
-  /** What the amounts of the last step may come to; null: they are not added up. */
+  /** The bound of the sum of the last step's amounts, which a match exceeds; null: they are not added up. */
   most: Amount | null;
 };
 /** `own`: agent, account, trace or value; null: the event has none. `agent`: in whose stead then; null: none is. */

@@ -73,7 +73,7 @@ export class SequenceMemory {
     for (const [id, marks] of kept?.waiting ?? []) this.#waiting.set(id, marks);
   }
 
-  /** What it goes on from, without the scopes of which nothing lies in the window. */
+  /** The state that a later run goes on from, without the scopes of which nothing lies in the window. */
   kept(atMs: number): KeptMemory {
     const all = [...this.#kept];
     return {
@@ -302,7 +302,7 @@ function copied(state: State | undefined): State {
     : { ways: [...state.ways], starts: [...state.starts], sums: new Map(state.sums), lastMs: state.lastMs };
 }
 
-/** What is left to come once the event is recorded (`allowed`), or approved. */
+/** The marks that are still to come once the event is recorded (`allowed`), or approved (`pending`). */
 export function laterMarks(marks: readonly SequenceMark[], outcome: Outcome): SequenceMark[] {
   if (outcome === 'blocked') return [];
   return marks.flatMap((mark) => {

@@ -19,7 +19,7 @@ type Told = { judgement: Judgement; isTraced: boolean };
 
 /** Kinds of events that are kept, some KB each. */
 const KNOWN_MAX = 1_000;
-/** What is near the bound of its work might be over it in a smaller event. */
+/** The most work of a judgement that is kept: one near the bound of its work might be over it in a smaller event. */
 const UNITS_MAX = 1_000_000;
 
 /**
@@ -44,11 +44,11 @@ export function toldBy({ conditions, expression, schema, terms }: Rule, of: Rule
 
 export class ToldByText {
   readonly #known = new Map<string, Told>();
-  /** What was found last: mostly it is that again, and its name need not be made. */
+  /** The judgement found last: mostly it is that again, and its name need not be made. */
   #last: { open: readonly IndexedRule[]; agent: string; read: Read; told: Told } | undefined;
 
   /**
-   * What an event with these rules open means; a function: what is to be called with what the engine makes of it; null:
+   * The judgement of an event with these rules open; a function: to be called with the judgement of the engine; null:
    * its text does not say it. `limits`: of the limits that count every event.
    */
   of(open: readonly IndexedRule[], event: TextView, limits: Judgement): Judgement | NonNullable<Closer['keep']> | null {

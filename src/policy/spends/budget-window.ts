@@ -10,7 +10,7 @@ type Calendar = 'day' | 'week' | 'month';
 
 export const CALENDARS: readonly string[] = ['day', 'week', 'month'] satisfies Calendar[];
 const DAY_MS = 86_400_000;
-/** What a rolling window is divided into. */
+/** The number of parts of a rolling window. */
 const SIXTIETHS = 60;
 /** No offset of a zone is larger. */
 const OFFSET_MS_MAX = 15 * 3_600_000;

@@ -9,7 +9,7 @@ import { type BudgetTerms, scopeText } from '../kinds/spend-budget.ts';
 import type { SpendOf, WindowArgument } from '../quotas/spend-store.ts';
 import { type BudgetWindow, longestMs, windowStarts } from './budget-window.ts';
 
-/** What of it counts for stored settlements: the same over windows. */
+/** The hashes of the terms that count for stored settlements. `unit`: the same over windows. */
 type SpendForm = { unit: string; form: string };
 
 /** A policy that is reset may keep its terms. */
@@ -32,7 +32,7 @@ export function spendOf(policyId: string, terms: BudgetTerms, resetAt?: string):
   return { policyId, form: formOf(terms, resetAt).form };
 }
 
-/** What is of the scope in the name of a key: the ids of agents as they are, text of the payload as a hash. */
+/** The part of a key's name for a scope: the ids of agents as they are, text of the payload as a hash. */
 export function scopeName(scope: string): string {
   return /^[a-z0-9_]+$/.test(scope) && scope.length <= SCOPE_CHARACTERS_MAX ? scope : hashed(scope);
 }

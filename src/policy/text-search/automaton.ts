@@ -33,7 +33,7 @@ import { DO, KIND, LOOK, type Program } from './program.ts';
 const CACHE_BYTES_MAX = 512 * 1024;
 /** The shared budget is asked once per this many characters. */
 const CHUNK_CHARACTERS = 8_192;
-/** What a new way costs beyond the instructions that are followed. */
+/** The units of a new way beyond the instructions that are followed. */
 const STATE_UNITS = 800;
 const INSTRUCTION_UNITS = 12;
 /** Going a way that is there for the first time since `meter`. */

@@ -116,10 +116,10 @@ function explain(source: string, message: string): string {
   return `is not an RE2 pattern: ${message.replace(/^error parsing regexp: /, '')}`;
 }
 
-/** What a character is to `^`, `$` and `\b`. BEGIN and END represent the borders of the text. */
+/** The kinds of characters for `^`, `$` and `\b`. BEGIN and END represent the borders of the text. */
 export const KIND = { other: 0, newline: 1, word: 2, border: 3 } as const;
 
-/** What an instruction of a program does. */
+/** The operations of a program's instructions. */
 export const DO = { split: 1, look: 2, rune: 3, match: 4, fail: 5 } as const;
 
 /**
@@ -276,7 +276,7 @@ function takeTheSame(a: Instruction, b: Instruction): boolean {
   return true;
 }
 
-/** What is said beside the characters (case folding) counts for single ones alone. */
+/** The variant of an instruction beside its characters (case folding): it counts for single ones alone. */
 function variantOf({ runes, arg }: Instruction): number {
   return runes.length === 1 ? arg : 0;
 }

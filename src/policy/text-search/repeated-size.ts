@@ -6,7 +6,7 @@ const CLASS = /\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*\]/suy;
 const GROUP = /\((?:\?(?:P?<\w*>|[a-zA-Z-]*:|(?<flags>[a-zA-Z-]*)\)))?/suy;
 const REPEAT = /\{(\d+)(?:,(\d*))?\}/suy;
 
-/** What is longer than one character, by the character that it begins with. */
+/** The tokens that are longer than one character, by the character that they begin with. */
 const TOKENS: Readonly<Record<string, RegExp>> = { '\\': ESCAPED, '[': CLASS, '(': GROUP, '{': REPEAT };
 
 /** Instructions; at most eight times as many are made. */

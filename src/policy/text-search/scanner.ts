@@ -21,7 +21,7 @@ import { compileCandidate, type Pattern, Program, shortestMatch } from './progra
 // patterns that share an automaton become too many for an event, further passes ask each of them by itself, from the
 // event's beginning.
 
-/** What is searched for. Needles with the same key are the same. */
+/** A pattern or detector to search for. Needles with the same key are the same. */
 export type Needle = { key: string; pattern: Pattern | null; detector: Detector | null };
 
 /** Needles that are asked one by one; null: they are not few. */
@@ -51,7 +51,7 @@ const SPLITS_MAX = 4;
 const STRING_UNITS = 20;
 /** One detector's check of one whole number, or of one value by its name, about 300 ns. */
 const NUMBER_UNITS = 100;
-/** What a detector's settling costs per character, at worst. */
+/** The units per character of a detector's settling, at worst. */
 export const DETECTOR_UNITS = 1;
 
 export function patternNeedle(pattern: Pattern): Needle {
@@ -73,7 +73,7 @@ const KEY_CHARACTERS_MAX = 1_000;
 
 export class Scanner {
   readonly needles: readonly Needle[];
-  /** What became of each needle since `begin`. */
+  /** The result for each needle since `begin`, as in FOUND. */
   readonly found: Uint8Array;
   readonly #plain: Plain[] = [];
   readonly #cacheBytes: number;
@@ -87,7 +87,7 @@ export class Scanner {
   #pass = 0;
   /** Needles that are still to be asked by themselves. */
   #separate: readonly number[] = [];
-  /** What the pass at hand searches for beside numbers and plain texts, which belong to the first one. */
+  /** The groups that the pass at hand searches for beside numbers and plain texts, which belong to the first one. */
   #searching: readonly Group[] = [];
   /** Needles that are asked one by one, in place of all groups; null: they are not. */
   #few: Few = null;
@@ -95,7 +95,7 @@ export class Scanner {
   readonly #candidates: readonly (RegExp | null)[];
   /** Needles that were settled by the latest `scan`. */
   #settled = 0;
-  /** What `holds` said of keys. */
+  /** The answers of `holds` for keys. */
   readonly #held = new Map<string, boolean>();
 
   constructor(needles: readonly Needle[]) {
@@ -328,7 +328,7 @@ class Group {
     this.#automaton = new Automaton(this.#program, 'search', cacheBytesMax);
   }
 
-  /** What is not wanted counts as hit already. `cold`: with states built from nothing. */
+  /** Begins an event. Needles that are not wanted count as hit already. `cold`: with states built from nothing. */
   begin(wanted: Uint8Array, characters: number, states: 'warm' | 'cold'): void {
     this.missing = 0;
     this.isOver = false;
@@ -421,7 +421,7 @@ function quickOf({ candidate }: Detector): RegExp | null {
 /** Compiled once per process: there are nine, and one for phones in regions. */
 const candidates = new Map<string, Pattern>();
 
-/** What the automaton searches for. */
+/** The pattern that the automaton searches for. */
 export function patternOf({ pattern, detector }: Needle): Pattern {
   if (pattern !== null) return pattern;
   const known = candidates.get(detector!.candidate);

@@ -12,7 +12,7 @@ import type { Pattern } from './program.ts';
 
 /** An element is its kind and, in the low byte, a byte of UTF-8 or the number of a class (SIGN_CLASSES). */
 export const ELEMENT = { exact: 0, anyCase: 0x100, blanks: 0x200, ofClass: 0x300, escaped: 0x400 } as const;
-/** What is said of the text around a sign: ingest/wasm/signs.ts has each. */
+/** The checks of the text around a sign: ingest/wasm/signs.ts has each. */
 export const CHECK = {
   ...{ none: 0, border: 1, email: 2, sevenDigits: 3, card: 4, iban: 5, nineDigits: 6, sixGroups: 7, randomValue: 8 },
   ...{ twelveInGroups: 9, dialledDigits: 10, nineInGroups: 11 },
@@ -179,7 +179,9 @@ class Graph {
     return op >= OP.rune && op <= OP.runeLast;
   }
 
-  /** What is read next, or the match. `pastBlanks`: behind blanks further ones are none of their own. */
+  /**
+   * The instructions that are read next, or the match. `pastBlanks`: behind blanks further ones are none of their own.
+   */
   #reach(from: number, pastBlanks = false): number[] {
     const seen = new Set<number>();
     const reached: number[] = [];
@@ -297,7 +299,7 @@ function elementOfAny(characters: readonly number[]): number | null {
 
 const BEYOND_MAX = 16;
 
-/** What an instruction may take of it; null: too much. */
+/** The code points beyond ASCII that an instruction may take; null: too many. */
 function beyondAscii(runes: Int32Array, isFolded: boolean): number[] | null {
   if (runes.length === 1) {
     const [rune] = runes;

@@ -208,7 +208,7 @@ const VALUES: ReadonlySet<string> = new Set(
 );
 const NAMES = 'name Name key Key header field param parameter variable env label title property k n id'.split(' ');
 
-/** What a member such as `value` is called by the `name`, `key` or the like beside it. */
+/** The name of a member such as `value`, from the `name`, `key` or the like beside it. */
 export function nameBeside(members: { [key: string]: Json }, key: string): string | undefined {
   if (!VALUES.has(key)) return undefined;
   const beside = NAMES.find((name) => Object.hasOwn(members, name));
@@ -216,7 +216,7 @@ export function nameBeside(members: { [key: string]: Json }, key: string): strin
   return typeof name === 'string' ? name : undefined;
 }
 
-/** What an item is called by the text before it: one of a pair, of a list of headers, of a command's arguments. */
+/** The name of an item, from the text before it: in a pair, a list of headers, a command's arguments. */
 export function nameBefore(items: readonly Json[], i: number): string | undefined {
   const name = i === 0 ? undefined : items[i - 1];
   return typeof name === 'string' ? name : undefined;

@@ -3,7 +3,10 @@
 // Expressions and schemas are exact and do not come here.
 
 const OTHER_BLANKS = /[\t-\r]/g;
-/** What a space is no character of its own in: quoted stretches, escapes, classes. */
+/**
+ * The tokens in which a space is no character of its own: quoted stretches, escapes, classes. Last, a space that is
+ * one.
+ */
 const TOKEN = /\\Q[\s\S]*?(?:\\E|$)|\\[\s\S]|\[\^?\]?(?:\\[\s\S]|\[:\^?[a-z]+:\]|[^\]\\])*\]| /g;
 
 /** An RE2 pattern in which a space takes any blank. */

@@ -62,7 +62,7 @@ export const SPELLING = 3;
 export const BELONGING = 4;
 const kinds = new Uint8Array(0x110000);
 
-/** What a few characters are folded to, as most texts repeat them. */
+/** The number of foldings of a few characters that are remembered, as most texts repeat them. */
 const FOLDED_MAX = 4_096;
 const FOLDED_CHARACTERS_MAX = 8;
 const known = new Map<string, string>();
@@ -182,8 +182,8 @@ function kindAt(text: string, i: number): number {
 }
 
 /**
- * What a character is to the folded form of its text: ITSELF, SPELLING, BELONGING, or another text. `plain`: it alone,
- * folded.
+ * The kind of a character in the folded form of its text: ITSELF, SPELLING, BELONGING, or another text. `plain`: it
+ * alone, folded.
  */
 export function kindOf(character: string, plain = foldedText(character)): number {
   if (BELONGS.test(character)) return BELONGING;

@@ -27,8 +27,8 @@ const OPENING_UNITS = 3;
 export const FOLDING_UNITS = 20;
 
 /**
- * What a text holds that is itself inside of `level` others; undefined: nothing. What it takes is charged whether or
- * not it is remembered. Throws OverBudget.
+ * The value of the JSON in a text that is itself inside of `level` others; undefined: nothing. The work is charged
+ * whether or not it is remembered. Throws OverBudget.
  */
 export function innerOf(text: string, level: number, budget: Budget): InnerText | undefined {
   if (!mayHoldJson(text)) return undefined;
@@ -36,7 +36,7 @@ export function innerOf(text: string, level: number, budget: Budget): InnerText 
   return innerAt(formsOf(text), level);
 }
 
-/** What a text of these forms holds, itself inside of `level` others. */
+/** The value of the JSON in a text of these forms, itself inside of `level` others. */
 export function innerAt({ inner }: TextForms, level: number): InnerText | undefined {
   return inner !== undefined && level >= INNER_LEVELS_MAX ? NOT_READABLE : inner;
 }

@@ -19,7 +19,7 @@ import type { RequestLimit } from './principal.ts';
 // burst + s * rate + N * (block + what is reserved at once), and what is recorded beyond a reserve (spans) is owed: it
 // is taken off what comes next. Unused tokens are lost with their lease: at most a block a front and second.
 
-/** What a request may bring. */
+/** The events and bytes that a request may bring. */
 export type QuotaNeed = { events: number; bytes: number };
 export type Release = () => void;
 type Wanted = { kind: RateQuota; lease: Lease; limit: RequestLimit; tokens: number };
@@ -34,7 +34,7 @@ const REFUSED_MS_MAX = 250;
 const COUNTED_MS = 30_000;
 const COUNT_AGAIN_SECONDS = 60;
 
-/** What this process has leased of one quota of one account. Times are by `performance.now()`. */
+/** The tokens that this process has leased of one quota of one account. Times are by `performance.now()`. */
 class Lease {
   readonly key: string;
   /** Below 0: owed. */
@@ -78,7 +78,7 @@ export class AccountQuotas {
     return releasing(wanted);
   }
 
-  /** What was recorded. */
+  /** Charges what was recorded. */
   charge(account: string, kind: 'events' | 'bytes', tokens: number): void {
     const lease = this.#leases.get(this.#options.keys.quota(account, kind));
     if (lease !== undefined) lease.tokens -= tokens;

@@ -18,12 +18,12 @@ export type RetentionSettings = {
 };
 
 type Keeping = Partial<Pick<AccountRecord, 'retention' | 'holds'>>;
-/** What is kept of each account: of most the same. */
+/** The times from which each account's data is kept: for most accounts the same. */
 export type KeptOfAll = { others: KeptTimes; own: ReadonlyMap<string, KeptTimes> };
 
 const DAY_MS = 86_400_000;
 
-/** What an account has set counts as far as the operator allows it now. */
+/** The retention in force: the days that an account has set, as far as the operator allows them now. */
 export function retentionOf({ retention }: Keeping, settings: RetentionSettings): RetentionInForce {
   const { retentionDays, retentionMinDays: least_days, retentionMaxDays: most_days = retentionDays } = settings;
   const own: OwnRetention = retention ?? { days: null, days_by_type: {} };

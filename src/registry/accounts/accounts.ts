@@ -32,11 +32,11 @@ export type AccountRecord = {
   request_limit: { per_second: number; burst: number } | null;
   /** Seconds for which its agents may be silent; null: the default. */
   agent_down_seconds: number | null;
-  /** What all its keys together may use; lacking or null: as much as they can. */
+  /** The quotas of all its keys together; lacking or null: as much as they can. */
   quotas?: Quotas | null;
   /** Lacking or null: as the operator says. */
   retention?: OwnRetention | null;
-  /** What is kept whatever its age; lacking: nothing. */
+  /** The data that is kept whatever its age; lacking: none. */
   holds?: Hold[];
   created_at: string;
   updated_at: string;
@@ -46,7 +46,7 @@ export type AccountRecord = {
 export const DEFAULT_NAME = 'default';
 const FIRST_KEY_LABEL = 'first admin key';
 const BOOTSTRAP_LABEL = 'bootstrap key';
-/** What ids of bootstrap keys begin with; those of others begin with a time. */
+/** The beginning of the ids of bootstrap keys; those of others begin with a time. */
 const BOOTSTRAP_IDS = `${ID_PREFIXES.apiKey}${'0'.repeat(10)}`;
 const WAS_ENDED =
   'GATEHOUSE_BOOTSTRAP_KEY: this key was ended when a newer one took its place. Give the newer one, or a new one.';

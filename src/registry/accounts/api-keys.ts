@@ -206,7 +206,7 @@ export async function dropIndex({ redis, keys }: RegistryStore, { sha256 }: ApiK
   await redis.del(keys.apiKeyIndex(sha256)).catch(() => undefined);
 }
 
-/** What a revocation takes away, but for the agent's scope. */
+/** The writes of a revocation, but for the agent's scope. */
 export function revocationWrites(keys: Keys, account: string, id: string): CommandArgs[] {
   return [
     ['hdel', keys.apiKeys(account), id],
@@ -256,7 +256,7 @@ function shown({ sha256: _sha256, agent_id, permissions, registers_agents, ...re
   return { id, label, scope, agent_id, permissions: all, ...kept, created_at, expires_at, hint };
 }
 
-/** What does not go together of scope, agent and permissions. */
+/** The contradictions between scope, agent and permissions. */
 function rightsProblems({
   scope,
   agent_id: agent,

@@ -17,7 +17,7 @@ export type RequestLimit = { perSecond: number; burst: number };
  */
 export const RIGHTS = { submit: 1, read: 2, decide: 4, configure: 8, admin: 16, account: 32, active: 64 } as const;
 
-/** What a scope allows without `permissions`: the contract's meaning. */
+/** The permissions of a scope where `permissions` is not given: the contract's meaning. */
 export const PERMISSIONS_OF: Record<Scope, readonly Permission[]> = {
   read: ['read'],
   write: ['submit', 'read', 'decide', 'configure'],

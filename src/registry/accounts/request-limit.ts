@@ -13,7 +13,7 @@ import type { Keys } from '../../redis/keys.ts';
 import { gcra } from './gcra.ts';
 import type { Principal, RequestLimit } from './principal.ts';
 
-/** What of a principal its limit goes by. */
+/** The parts of a principal by which its requests are limited. */
 export type Limited = Pick<Principal, 'account' | 'keyId' | 'requestLimit'>;
 export type Refused = { retryAfterSeconds: number; limit: RequestLimit };
 

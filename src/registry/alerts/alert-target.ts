@@ -15,9 +15,7 @@ const ADDR_SPEC = new RegExp(
 );
 const LOCAL_PART_MAX = 64;
 
-/**
- * What is wrong with the target, for the caller; undefined: nothing. `allowedHosts`: names the operator lets through.
- */
+/** The mistake in the target, for the caller; undefined: none. `allowedHosts`: names the operator lets through. */
 export function targetProblem(channel: Channel, target: string, allowedHosts: ReadonlySet<string>): string | undefined {
   switch (channel) {
     case 'email':

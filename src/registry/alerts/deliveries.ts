@@ -284,7 +284,7 @@ async function withNextAttempts(
   );
 }
 
-/** What callers may order: a test notification, and a failed delivery again. */
+/** The deliveries that callers may order: a test notification, and a failed delivery again. */
 export class Deliveries {
   readonly #store: RegistryStore;
   readonly #keys: Keys;

@@ -20,7 +20,7 @@ import type { PolicyWork } from '../../policy/policy-work.ts';
 import type { RegistryStore } from '../commit.ts';
 import { isInForce, readPolicy } from '../policies/policy-record.ts';
 
-/** What was stored of an event. `occurredMs`: epoch ms, to the microsecond. */
+/** The stored parts of an event. `occurredMs`: epoch ms, to the microsecond. */
 export type StoredEvent = Pick<EventView, 'type' | 'payloadText'> & { traceId: string | undefined; occurredMs: number };
 /** null: it is not stored, or not yet. */
 export type FetchEvent = (account: string, agent: string, event: string) => Promise<StoredEvent | null>;

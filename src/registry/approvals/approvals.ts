@@ -60,7 +60,7 @@ type Opened = { opened: number; overflowed: number };
 const OVERFLOW_COMMENT = 'More approvals are pending than an account may have.';
 const POLICY_GONE_COMMENT = 'The policy that asked is not in force any more.';
 const NEVER_STORED_COMMENT = 'The event could not be judged by the policies made since: it is not stored.';
-/** What cannot be settled now is tried again after this time, behind whatever else is due. */
+/** The time after which an approval that cannot be settled now is tried again, behind whatever else is due. */
 const RETRY_MS = 1_000;
 /** An event that is not stored so long after its deadline never will be. */
 const UNSTORED_MS_MAX = 15 * 60_000;

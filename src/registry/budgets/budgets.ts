@@ -163,8 +163,8 @@ export class Budgets {
   }
 
   /**
-   * What rows say that arrived in the window, until `toMs`, and since the last reset. From `countedMs` on they say it
-   * themselves: a second completion of a call is then no call of before the policy.
+   * The amounts in rows that arrived in the window, until `toMs`, and since the last reset. From `countedMs` on rows
+   * say it themselves: a second completion of a call is then no call of before the policy.
    */
   #amounts(
     account: string,

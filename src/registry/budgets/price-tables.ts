@@ -14,7 +14,7 @@ import { auditLog } from '../audit.ts';
 import { AGAIN, absent, answering, commit, inRounds, is, nowOf, type RegistryStore } from '../commit.ts';
 import { keepToRevisions } from '../named-records.ts';
 
-/** What every account begins with. */
+/** The price table of a new account. */
 const NO_PRICES: PriceTable = { revision: 1, currency: null, prices: [], updated_at: null };
 /** So many models with changed prices are named in the audit log. */
 const MODELS_NAMED_MAX = 50;

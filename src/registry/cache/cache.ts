@@ -105,7 +105,7 @@ export class RegistryCache {
     await this.#reads.connect(timeoutMs);
   }
 
-  /** What was made of a registry that has been made again meanwhile is of no use. */
+  /** Drops all values: those of a registry that has been made again meanwhile are of no use. */
   forgetAll(): void {
     this.#dropAll();
   }
@@ -230,7 +230,7 @@ export class RegistryCache {
     return names;
   }
 
-  /** What has not changed since the account's last set is not compiled again. */
+  /** Compiles the rules of an account. A policy that has not changed since its last set is not compiled again. */
   async #compile(
     key: string,
     policies: readonly Policy[],
@@ -287,7 +287,10 @@ export class RegistryCache {
     return { principal: { ...read.principal, expiresAtMs, sessionId: id }, usedMs };
   }
 
-  /** What it may is to submit events, in the name of its account. */
+  /**
+   * The connection and its principal, whose one right is to submit events in the name of its account. null: there is
+   * none.
+   */
   async #readConnection(id: string, dependsOn: DependsOn): Promise<CachedConnection | null> {
     const shard = this.#keys.shardOf(id);
     const account = await this.#read(() => this.#reads.hget(this.#keys.connectionAccounts(shard), id));

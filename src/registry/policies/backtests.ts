@@ -311,5 +311,3 @@ function detailsOf({ policy, policy_id, revision, from, to, agent_id }: ListedBa
     ...(agent_id === null && policy.agent_id === null ? {} : { agent_id: agent_id ?? policy.agent_id }),
   };
 }
-
-/** What a call would have left of a budget depends on all calls of its window, and on what was under way. */

@@ -215,7 +215,7 @@ export class Policies {
     return original;
   }
 
-  /** What an edit adds to its change. */
+  /** The guards and writes that an edit adds to its change. */
   #recounted(account: string, actor: Actor): Required<Pick<Edit<Policy>, 'more' | 'refusal'>> {
     return {
       more: (before, after) => {
@@ -231,7 +231,7 @@ export class Policies {
     };
   }
 
-  /** What keeps count of the active ones. */
+  /** The guards and writes that keep count of the active policies. */
   #counted(account: string, policy: Policy, actor: Actor, before?: Policy): More {
     const writes = activeWrites(this.#keys, account, policy, before);
     if (policy.status !== 'active') return { writes };
@@ -279,7 +279,7 @@ function asArray(actions: PolicyAction | PolicyAction[]): PolicyAction[] {
   return Array.isArray(actions) ? actions : [actions];
 }
 
-/** What a creation's audit entry holds beside the name. */
+/** The details of a creation's audit entry beside the name. */
 export function creationDetails(policy: Policy): object {
   const { type, revision, conditions, actions, severity, status, starts_at, mode, shadow_of: original } = policy;
   const start = starts_at === undefined ? {} : { starts_at };

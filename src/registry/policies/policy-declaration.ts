@@ -252,7 +252,7 @@ function keepRevision(shadow: Policy, originalId: string, planned: readonly Plan
   if (original?.reported.action === 'update') shadow.shadow_of_revision = original.after!.revision;
 }
 
-/** What is lost with a policy of these types. */
+/** The state that is lost with a policy of these types. */
 const STATE: Partial<Record<Policy['type'], string>> = {
   rate_limit: 'what it has counted is forgotten',
   budget: 'what it has spent is forgotten',
@@ -320,7 +320,7 @@ function actionOf(before: Policy | undefined, declared: Policy | null, differs: 
   return differs ? 'update' : 'unchanged';
 }
 
-/** What a declaration says of a policy. */
+/** The fields of a policy that a declaration sets. */
 function comparable(policy: Policy | undefined): object {
   if (policy === undefined) return {};
   const { name, type, mode, shadow_of, agent_id, conditions, actions, severity, description, ...rest } = policy;

@@ -28,7 +28,7 @@ import { type ChangeStep, keepToRevisions, type NamedRecords, type Read } from '
 import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { checkCompiles, policyRecords, refusal } from './policies.ts';
 
-/** What one commit is made of, and the policy as it is then. */
+/** The parts of one commit, and the policy as it is then. */
 type Promotion = { steps: ChangeStep[]; guards: Guard[]; writes: CommandArgs[]; after: Policy };
 
 export class PolicyPromotions {
@@ -136,7 +136,7 @@ export class PolicyPromotions {
   }
 }
 
-/** What another changed in it meanwhile is not undone unseen. Throws ServiceError revision_conflict. */
+/** Refuses to undo unseen what another changed in the original meanwhile. Throws ServiceError revision_conflict. */
 function keepToOriginal(
   { shadow_of_revision: base }: Policy,
   { revision, status }: Policy,

@@ -6,7 +6,7 @@ import { isoTime, parseTime } from '../../../schemas/time.ts';
 
 const EARLIEST_MS = Date.UTC(1970, 0, 1);
 const LATEST_MS = Date.UTC(10_000, 0, 1) - 1;
-/** What is not heard of before it begins is missing afterwards. */
+/** The refusal of a start for a sequence: an event that it does not hear of before it begins is missing afterwards. */
 const NO_SEQUENCE =
   'a sequence has to hear of what occurs before: create it with the action `log`, and give it its actions then';
 const NO_SHADOW = 'a shadow is tried from when it is made; `starts_at` is for the mode `enforce`';

@@ -24,7 +24,7 @@ export function shadowMistakes(
   return [];
 }
 
-/** What a new policy has by its mode. `original`: what it copies. */
+/** The fields that a new policy has by its mode. `original`: the policy that it copies. */
 export function shadowFields(
   { mode = 'enforce', shadow_of: originalId }: PolicyCreate,
   nowMs: number,

@@ -14,7 +14,7 @@ import type { RegistryStore } from '../commit.ts';
 /** `lost`: marks that are missing. `empty`: there is none, and no account's name either. */
 type Presence = { state: 'there' | 'partly' | 'empty'; lost: readonly string[] };
 
-/** What callers and operators read, under one name. */
+/** The name of this trouble for callers and operators. */
 export const REGISTRY_MISSING = 'registry_missing';
 
 export async function presenceOf(store: Pick<RegistryStore, 'redis' | 'keys'>): Promise<Presence> {

@@ -24,7 +24,7 @@ import { inactiveWrites } from '../policies/active-policies.ts';
 import { isHistoryExpected, rewriteHistory } from './history.ts';
 import { type RestoredRow, raiseRevision, tagOf, writesOf } from './restore.ts';
 
-/** What ClickHouse knows. */
+/** The registry as ClickHouse knows it. */
 export type KnownRegistry = {
   revisions: () => Promise<Map<string, number>>;
   rows: () => AsyncIterable<RestoredRow> | Iterable<RestoredRow>;

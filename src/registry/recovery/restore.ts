@@ -44,7 +44,7 @@ export class NotEmpty extends UserFacingError {
 const COMMANDS_AT_ONCE = 500;
 
 type RestoreOptions = {
-  /** What is to be restored beside the registry before it is marked as there. `isLost`: of this account. */
+  /** Restores more beside the registry before it is marked as there. `isLost`: of this account. */
   beside?: (isLost: (account: string) => boolean) => Promise<void>;
 };
 
@@ -126,7 +126,7 @@ async function newestOf(rows: AsyncIterable<RestoredRow> | Iterable<RestoredRow>
   return newest;
 }
 
-/** What a resource is made of in Redis. `isLiving`: does this agent of the account exist? */
+/** The writes that make a resource in Redis. `isLiving`: does this agent of the account exist? */
 export function writesOf(
   keys: Keys,
   row: RestoredRow,

@@ -21,7 +21,7 @@ type Measured = {
   texts: number;
   /** The lines of this repository with a candidate. */
   lines: number;
-  /** What was judged otherwise than it is. */
+  /** The texts that were judged otherwise than they are. */
   wrong: string[];
 };
 

@@ -130,7 +130,7 @@ export function redactedBy({ matches }: PolicyResult): string {
   return names.length === 1 ? `Policy ${names[0]}` : `One of the policies ${names.join(', ')}`;
 }
 
-/** What was said of an event: why not, or when it was allowed (epoch ms). */
+/** The verdict on an event: why it is not allowed, or when it was allowed (epoch ms). */
 type Word = { reason: string; allowedMs?: undefined } | { reason?: undefined; allowedMs: number };
 
 /** Why what was allowed is allowed no more; undefined: it is. Throws ServiceError not_found, unavailable. */

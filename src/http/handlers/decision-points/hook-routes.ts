@@ -104,7 +104,7 @@ export const hookRoutes: Route[] = HOOK_TOOLS.map((tool) => {
   });
 });
 
-/** What is looked at for the event's name: tools write it first, or behind a conversation's id and folder. */
+/** The bytes in which the event's name is looked for: tools write it first, or after a conversation's id and folder. */
 const HEAD_BYTES = 64 * 1024;
 const UNREAD: ReadonlySet<ErrorCode> = new Set(['malformed_json', 'validation_failed', 'payload_too_large']);
 

@@ -100,7 +100,7 @@ async function stopOf(parts: Parts, conversation: Conversation, asked: PendingMe
   return stops.find(({ instead }) => instead === '') ?? together(stops);
 }
 
-/** What waits for several approvals waits for all. */
+/** One stop for several pending approvals, which waits for all of them; undefined: there is none. */
 function together(stops: readonly Stop[]): Stop | undefined {
   const [first] = stops;
   return first === undefined ? undefined : { ...first, instead: stops.map(({ instead }) => instead).join(' ') };

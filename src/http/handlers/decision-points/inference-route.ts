@@ -88,7 +88,7 @@ function keepSigned({ connection, webhook, body }: InferenceCall): void {
   if (status === 'inactive') throw new ServiceError('not_found', 'the connection is switched off.');
 }
 
-/** What a message is not understood for is a failure as any other. */
+/** The failure for a message that is not understood, as for any invalid request; other errors as they are. */
 function asFailure(error: unknown): unknown {
   return error instanceof NotUnderstood ? new ServiceError('validation_failed', `${error.message}.`) : error;
 }

@@ -114,7 +114,7 @@ function isGivenBack(key: string, { sent, redacted, given }: Redaction): boolean
   return isMadeOf(given.left, parseExact(sent.raw(key)!), parseExact(redacted.raw(key) ?? 'null'), []);
 }
 
-/** What is left of each of `texts`, by what it says; of equal ones the first counts. */
+/** The redacted form of each of `texts`, by the text that was sent; of equal ones the first counts. */
 function givenBack(sent: ObjectText, redacted: ObjectText): TextsLeft {
   const [before, after] = [sent, redacted].map((of) => {
     const texts = of.raw('texts') ?? '[]';

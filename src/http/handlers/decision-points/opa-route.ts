@@ -88,7 +88,7 @@ function eventOf(input: ObjectText): { type: EventType; payload: string } {
   return { type, payload: payload.text };
 }
 
-/** What is no event by its own word is the call of a tool. */
+/** The call of a tool, which an input is that does not say that it is an event. */
 function callOf(input: ObjectText): { type: EventType; payload: string } {
   refuseOthers(input, '/input', OF_CALL);
   const tool = input.object('tool');
