@@ -394,10 +394,7 @@ export const READ_COUNT_MAX = 128;
  * Entries that one group of a process has read and another has not yet, over all streams: a second at 60,000 events/s.
  */
 export const READ_WINDOW_BYTES_MAX = 48 * MiB;
-/**
- * The bytes of its streams that a pipelines process holds at once: three quarters for the store's, each shared out
- * evenly.
- */
+/** Bytes of its streams in a pipelines process: three quarters for the store's, each shared out evenly. */
 export const READ_AHEAD_BYTES_MAX = 128 * MiB;
 /** Entries of one batch: bounds the ids of an acknowledgement. */
 export const BATCH_ENTRIES_MAX = 5_000;

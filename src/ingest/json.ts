@@ -142,10 +142,7 @@ function trimmed(text: string, start: number, end: number): [number, number] {
   return [start, end];
 }
 
-/**
- * The error for a body that is not JSON: what is wrong and where. The fault is found again with care, which a body that
- * is refused has time for.
- */
+/** The error for a body that is not JSON, and where. The fault is found again with care: a refusal has time. */
 function malformed(bytes: Buffer, shape: Shape, cause?: unknown): ServiceError {
   const fault = findJsonFault(bytes);
   if (fault === null)

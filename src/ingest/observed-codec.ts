@@ -77,10 +77,7 @@ class ObservedBody implements DecodedBody {
     return { ...judgement, sequences: null };
   }
 
-  /**
-   * The call as it was asked about before it was done, of an event that matches something; undefined: it was not, or
-   * nothing.
-   */
+  /** The call that was asked about before it was done, of an event that matches something; undefined: none. */
   #asked(index: number, agent: AgentRecord, { found, redacted }: Judgement): View | undefined {
     if (found.length === 0 || !this.#isDecided(index, redacted)) return undefined;
     const submission = this.#submissions[index]!;

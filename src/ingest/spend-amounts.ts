@@ -11,10 +11,7 @@ import type { Spending } from './codec.ts';
 import { eventCost, eventTokens, modelOf, outputTokens } from './event-cost.ts';
 import { countOrNull } from './token-usage.ts';
 
-/**
- * The amount that is reserved: `fixed`, and `rate` for a million output tokens, of which `output` are allowed (-1: not
- * said).
- */
+/** The amount that is reserved: `fixed`, and `rate` a million output tokens; `output` are allowed (-1: not said). */
 type Estimate = { fixed: number; rate: number; output: number };
 type PricedBy = { prices: PriceList | undefined; nowMs: number };
 

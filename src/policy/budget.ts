@@ -23,10 +23,7 @@ export const UNCOUNTED_UNITS = 4_000_000;
 export class Budget {
   /** The units that are left of the policy's bound. */
   left = 0;
-  /**
-   * The units that may still be spent on the loop that answers; over them the event is judged elsewhere, from its
-   * beginning.
-   */
+  /** The units that are left on the loop that answers; over them the event is judged elsewhere, from its beginning. */
   here = 0;
   /** Units of work since `begin`. */
   worked = 0;
@@ -61,9 +58,7 @@ export class Budget {
     if (this.left < 0) throw OVER_BUDGET;
   }
 
-  /**
-   * Charges work that the policy is charged for otherwise (text-search/automaton.ts), or not at all. Throws TooLong.
-   */
+  /** Charges work that no policy is charged for here (text-search/automaton.ts), or nowhere. Throws TooLong. */
   work(units: number): void {
     this.worked += units;
     this.here -= units;

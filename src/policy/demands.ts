@@ -58,10 +58,7 @@ export function demandsOf(rule: Rule, plan: ReadonlySet<FieldCondition>, sought:
   return known;
 }
 
-/**
- * The signs that must show, or the path where something must stand, for a condition to hold; null: it may hold for
- * nothing.
- */
+/** The signs that must show, or the path that must be there, for a condition to hold; null: it may hold for nothing. */
 function pivotOf({ path, signs }: FieldCondition, sought: Sought): Pivot | null {
   for (const some of signs.texts) {
     const bit = sought.bitOf(some);

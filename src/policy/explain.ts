@@ -37,10 +37,7 @@ export function conditionsHeld(rule: Rule, event: EventView | null, how: Explain
   return held.slice(0, CONDITIONS_SHOWN_MAX);
 }
 
-/**
- * The detail of a match. The deciding condition is on top: the last that has a path, which completed the match.
- * `isListed`: all below it.
- */
+/** The detail of a match. On top the last condition that has a path, which completed it. `isListed`: all below it. */
 export function conditionsDetail(held: ConditionHeld[], isListed = true): ConditionsDetail {
   const deciding = held.findLast(({ path }) => path !== undefined) ?? held.at(-1);
   if (deciding === undefined) return { every_event: true };

@@ -65,9 +65,7 @@ export function lookAt(plan: Plan, event: TextView, asked: LimitLookup): Judgeme
 
 type Open = { always: readonly IndexedRule[]; ofTool: readonly IndexedRule[]; asked: LimitLookup };
 
-/**
- * The answer that the text of an event gives by itself; null: something other than sequences is open, or more is read.
- */
+/** The answer that the text of an event gives by itself; null: more than sequences is open, or more is read. */
 function toldOf(plan: Plan, event: TextView, { always, ofTool, asked }: Open): ReturnType<ToldByText['of']> {
   if (!always.every(isOfSequence) || !ofTool.every(isOfSequence) || !plan.limits.every(countsAll)) return null;
   const limits = countedBy(plan, event, asked)!;

@@ -149,10 +149,7 @@ function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
   return redaction;
 }
 
-/**
- * The redactions of a match. Of a check that was not asked, since a condition could not be evaluated: all that it would
- * be asked about.
- */
+/** The redactions of a match. A check that was not asked for an unevaluated condition: all that it would be sent. */
 export function redactionsOf(
   { rule, needles, filter }: IndexedRule,
   { detail, found }: { detail: object | null; found: Uint8Array | undefined },

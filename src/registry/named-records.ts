@@ -64,10 +64,7 @@ type NamedKind<R> = {
   /** Records of an account. */
   max: number;
 };
-/**
- * The revisions that the caller has read: the change is made only while the record is at one of these. undefined: at
- * whichever.
- */
+/** The revisions that the caller has read: a change is made only while the record is at one. undefined: at any. */
 type Revisions = { revisions?: readonly number[] | undefined };
 
 /** The parts of one record's change; several can be one commit. */

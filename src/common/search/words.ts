@@ -31,10 +31,7 @@ const SHOWS_NOTHING = /[\p{Cf}\p{DI}]/gu;
 const LETTER_OR_DIGIT = /[\p{L}\p{N}]/u;
 
 // Sets of characters are written for the flag `v`, which literals may not have yet.
-/**
- * The letters of scripts without spaces, without those that other scripts share, as the letter ʼ, and with those that
- * only they use and that belong to none: ー, 〱, 〆.
- */
+/** Letters of these scripts: without shared ones, as ʼ; with those that only they use and no script has: ー, 〱, 〆. */
 const WITHOUT_SPACES =
   '[[\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Laoo}\\p{sc=Khmr}\\p{sc=Mymr}\\u3006\\u302a-\\u302d\\u3031-\\u3035\\u303c\\u3099\\u309a\\u30fc]&&[\\p{L}\\p{M}\\p{N}]]';
 const HANGUL = '[\\p{sc=Hangul}&&\\p{L}]';

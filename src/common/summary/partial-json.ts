@@ -19,10 +19,7 @@ export function readPartial(text: string): PartialValue {
   return new Reader(text).value(JSON_DEPTH_MAX);
 }
 
-/**
- * The text that a string stands for that may have lost its end. `written`: with its quotes, but for the second of one
- * cut.
- */
+/** The text of a string that may have lost its end. `written`: with its quotes, but for the second of one cut. */
 function meaningOf(written: string): string {
   const isWhole = written.length > 1 && stringEnd(written, 0) === written.length - 1;
   const whole = isWhole ? written : `${withoutCutEscape(written)}"`;

@@ -17,10 +17,7 @@ import {
   FOLDED_BLOCKS,
 } from './layout';
 
-/**
- * The kinds of characters in a stretch: those that only the engine can fold, those that are folded to something else,
- * digits of other scripts.
- */
+/** The characters in a stretch: only the engine can fold some, some become others, some are digits of other scripts. */
 export const HAS_ODD: i32 = 1, HAS_OTHER: i32 = 2, HAS_DIGITS: i32 = 4;
 
 const BACKSLASH: u32 = 0x5c;

@@ -108,10 +108,7 @@ export function baseName(text: string): string {
   return text.slice(text.lastIndexOf('/') + 1).replace(/\.exe$/i, '');
 }
 
-/**
- * Assigns a variable. Its earlier values are kept (except for IFS): which of two assignments is made, only the run
- * decides.
- */
+/** Assigns a variable. Earlier values are kept (but for IFS): which assignment is made, only the run decides. */
 export function setVariable(variables: Map<string, Word>, name: string, value: Word): void {
   const before = variables.get(name);
   const texts = before === undefined || name === 'IFS' ? value.texts : [...new Set([...before.texts, ...value.texts])];

@@ -161,10 +161,7 @@ export class SqlCondition {
     return stringsOf(tokens).some((inner) => this.#isPossible(inner) && this.#holds(inner, budget, level + 1));
   }
 
-  /**
-   * The parts of a command line that may be a statement: the text without what only searches and says, and its quoted
-   * words.
-   */
+  /** The parts of a command line that may be a statement: all but what only searches and says, and its quoted words. */
   #asShell(text: string, budget: Budget): { rest: string; words: string[] } {
     if (!/['"\\$`|<]/.test(text) && !/^\s*\w+\s/.test(text)) return { rest: text, words: [] };
     const words: string[] = [];

@@ -89,9 +89,7 @@ export class ExpressionError extends Error {
   override name = 'ExpressionError';
 }
 
-/**
- * The fields of the library's syntax tree that the meter touches. Pinned with its version; a test notices if it moves.
- */
+/** The fields of the library's syntax tree that the meter touches. Pinned with its version; a test notices moves. */
 type Node = {
   op: string;
   args: unknown;

@@ -137,10 +137,7 @@ export class PayloadSchema {
   }
 }
 
-/**
- * The function that ajv calls in place of RegExp. It makes one object per pattern, each bound to the schema's current
- * budget.
- */
+/** Stands for RegExp in ajv: makes one object per pattern, each bound to the schema's current budget. */
 class BudgetedPatterns {
   budget = new Budget(0);
   readonly regExp: ((source: string) => { test(text: string): boolean }) & { code: string };

@@ -52,10 +52,7 @@ function localStart(text: string, at: number, from: number): number {
   return text[at - 1] === '.' ? at : start;
 }
 
-/**
- * The length of what a local part does not begin with: the rest of an escape (`\\nalice@…`), percent codes
- * (`%3Dalice@…`).
- */
+/** The length of what precedes a local part: the rest of an escape (`\\nalice@…`), percent codes (`%3Dalice@…`). */
 function escapeLength(text: string, start: number): number {
   const isEscape = text[start - 1] === '\\' && text[start - 2] !== '\\';
   let length = isEscape ? (ESCAPE_REST.exec(text.slice(start, start + 5))?.[0].length ?? 0) : 0;

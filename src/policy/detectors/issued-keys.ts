@@ -99,9 +99,7 @@ export const ISSUED_KEY = [
   '\\d{8,10}:AA[A-Za-z0-9_-]{33}', // Telegram
 ].join('|');
 
-/**
- * The pattern that the scanner searches for, in RE2's syntax: a beginning, with the fewest characters that may follow.
- */
+/** The scanner's pattern, in RE2's syntax: a beginning, with the fewest characters that may follow. */
 export const ISSUED_CANDIDATE = `(?:${HEADS.join('|')})[A-Za-z0-9_-]|hooks\\.slack\\.com/services/T|[0-9]{8}:AA`;
 
 /** The names of keys whose form says nothing, without regard to case: words with or without a separator. */

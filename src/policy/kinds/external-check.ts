@@ -120,10 +120,7 @@ function readMode(conditions: PolicyConditions, at: string, mistakes: Mistakes):
   return true;
 }
 
-/**
- * Reads `redact`. No failure may be `pending` beside it: the findings of a check that says none cannot be redacted, and
- * the person who decides would have nothing to read.
- */
+/** Reads `redact`. No failure may be `pending` beside it: nothing could be redacted, nor shown to who decides. */
 function readRedact(conditions: PolicyConditions, at: string, mistakes: Mistakes): boolean {
   const { redact = false, mode } = conditions;
   if (typeof redact !== 'boolean') mistakes.add(below(at, 'redact'), 'must be true or false');

@@ -32,9 +32,7 @@ import { type KeptBudget, ReplayedBudget, type SpendAmounts } from './replayed-b
 import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
 import { type KeptSequence, ReplayedSequence } from './replayed-sequence.ts';
 
-/**
- * The policy that is tried, the one that it replaces, and the times (epoch ms) between which just this was in force.
- */
+/** The policy that is tried, the one that it replaces, and when just this was in force, epoch ms. */
 type TriedRevision = {
   tried: Policy;
   replaces: string | null;
@@ -84,10 +82,7 @@ export type KeptReplay = {
   budget?: KeptBudget;
 };
 
-/**
- * The conditions that an event must meet for the policy to match it: of each clause a literal in its texts. null:
- * anything.
- */
+/** The demands on an event that can match: of each clause a literal in its texts. null: none. */
 type ReplayNeeds = { types: readonly string[] | null; clauses: readonly (readonly string[])[]; payload: boolean };
 
 /** Events of one request are counted within this time; callers may use an id of theirs for several requests. */
@@ -295,9 +290,7 @@ export class PolicyReplay {
     return detail === false ? NOT_MATCHED : { matched: true, detail };
   }
 
-  /**
-   * Judges an event by the sequence. A redacted part may be what makes it a step, or what the sequence itself asks for.
-   */
+  /** Judges an event by the sequence. A redacted part may make it a step, or be what the sequence asks for. */
   #ofSequence(
     event: ReplayedEvent,
     view: EventView,

@@ -179,9 +179,7 @@ class Graph {
     return op >= OP.rune && op <= OP.runeLast;
   }
 
-  /**
-   * The instructions that are read next, or the match. `pastBlanks`: behind blanks further ones are none of their own.
-   */
+  /** The next instructions, or the match. `pastBlanks`: behind blanks further ones are none of their own. */
   #reach(from: number, pastBlanks = false): number[] {
     const seen = new Set<number>();
     const reached: number[] = [];

@@ -3,10 +3,7 @@
 // Expressions and schemas are exact and do not come here.
 
 const OTHER_BLANKS = /[\t-\r]/g;
-/**
- * The tokens in which a space is no character of its own: quoted stretches, escapes, classes. Last, a space that is
- * one.
- */
+/** Tokens in which a space is no character by itself: quoted stretches, escapes, classes. Last, a space that is one. */
 const TOKEN = /\\Q[\s\S]*?(?:\\E|$)|\\[\s\S]|\[\^?\]?(?:\\[\s\S]|\[:\^?[a-z]+:\]|[^\]\\])*\]| /g;
 
 /** An RE2 pattern in which a space takes any blank. */

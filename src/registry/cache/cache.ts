@@ -287,10 +287,7 @@ export class RegistryCache {
     return { principal: { ...read.principal, expiresAtMs, sessionId: id }, usedMs };
   }
 
-  /**
-   * The connection and its principal, whose one right is to submit events in the name of its account. null: there is
-   * none.
-   */
+  /** The connection, and its principal, which may only submit events of its account. null: there is none. */
   async #readConnection(id: string, dependsOn: DependsOn): Promise<CachedConnection | null> {
     const shard = this.#keys.shardOf(id);
     const account = await this.#read(() => this.#reads.hget(this.#keys.connectionAccounts(shard), id));

@@ -7,9 +7,7 @@
 // 60,000 entries). "There is none" is remembered as well, separately bounded, and only for ABSENT_MS: callers choose
 // what they ask for, and such an answer belongs to no account whose changes could be watched.
 
-/**
- * The time for which "there is none" is remembered: a value may be there this much later even if no notice of it came.
- */
+/** How long "there is none" is remembered: a value may come this much later without a notice. */
 const ABSENT_MS = 1_000;
 
 type Entry<V> = { value: V; groups: readonly string[]; used: boolean };
