@@ -11,6 +11,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { VERBS } from '../../src/http/transport/router.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { cpuMsOf } from '../support/own-time.ts';
 import { pause, RawConnection } from '../support/raw-http.ts';
 import { randomFrom } from '../support/seed.ts';
 import { launchService, makeDataDir, type TestService } from '../support/service.ts';
@@ -78,12 +79,7 @@ async function fuzzHere(
  */
 function leastMs(work: () => void): number {
   let least = Number.POSITIVE_INFINITY;
-  for (let run = 0; run < RUNS_MAX && least > STALL_MS; run++) {
-    const before = process.cpuUsage();
-    work();
-    const { user, system } = process.cpuUsage(before);
-    least = Math.min(least, (user + system) / 1000);
-  }
+  for (let run = 0; run < RUNS_MAX && least > STALL_MS; run++) least = Math.min(least, cpuMsOf(work));
   return least;
 }
 

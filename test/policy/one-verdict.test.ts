@@ -9,6 +9,7 @@ import { INNER_LEVELS_MAX } from '../../src/common/inner-json.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { EventView } from '../../src/policy/judgement.ts';
 import { prepareRules } from '../../src/policy/prepare-rules.ts';
+import { cpuMsOf } from '../support/own-time.ts';
 import { runs, SEED as seed } from '../support/seed.ts';
 import { SECRETS, secret, arbitraryPayload as view } from './arbitrary-events.ts';
 import { decideOn, event, policy } from './support.ts';
@@ -202,9 +203,7 @@ t.test('a megabyte of marks on one character is folded in bounded time, and what
   const most = marks.repeat(14);
   t.equal(decideOn(rules, event('custom', { text: `zoe@ex\u00adample.com e${most}` })).matches.length, 1, 'of 14 MB');
   for (const text of [`e${marks} zoe@ex\u00adample.com`, `zoe@ex\u00adample.com e${marks}`]) {
-    const before = process.cpuUsage();
-    t.equal(decideOn(rules, event('custom', { text })).matches.length, 1);
-    const { user, system } = process.cpuUsage(before);
-    t.ok(user + system < 5_000_000, `${(user + system) / 1000} ms`);
+    const ms = cpuMsOf(() => t.equal(decideOn(rules, event('custom', { text })).matches.length, 1));
+    t.ok(ms < 5_000, `${ms} ms`);
   }
 });

@@ -10,6 +10,7 @@ import { decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { Decision, EventView } from '../../src/policy/judgement.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { cpuMsOf } from '../support/own-time.ts';
 
 export const AGENT = {
   id: 'agt_01jd00000000000000000000aa',
@@ -92,13 +93,6 @@ export function cpuMs(runs: number, work: () => void): number {
     best = Math.min(best, cost / slowed);
   }
   return best;
-}
-
-function cpuMsOf(work: () => void): number {
-  const before = process.cpuUsage();
-  work();
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / 1000;
 }
 
 const LETTERS = 'abcdefghij'.repeat(1_000);
