@@ -59,21 +59,23 @@ export async function costsBy(
   account: string,
   { by, values, filter }: { by: Exclude<CountedBy, 'outcome'>; values: readonly string[]; filter: CountFilter },
 ): Promise<CountedCosts> {
-  const { where } = await matchingOf(clickhouse, account, filter);
-  return sumsOf(
-    await ask<CostRow>(clickhouse, filter, {
-      sql: `SELECT ${EXPRESSION[by]} AS value, max(priced_by) AS by, ${boundedSum('cost')} AS spent FROM events
-            WHERE ${where.sql} AND cost IS NOT NULL GROUP BY value HAVING value IN {values:Array(String)}`,
-      params: { ...where.params, values: [...values] },
-    }),
-  );
+  const matching = await matchingOf(clickhouse, account, filter);
+  const having = 'HAVING value IN {values:Array(String)}';
+  return sumCosts(clickhouse, { matching, filter, value: EXPRESSION[by], params: { values: [...values] }, having });
 }
 
-type CostRow = { value: string | number; by: string; spent: number };
+type CostsOf = { matching: Matching; filter: CountFilter; value: string; params: QueryParams; having?: string };
 
-function sumsOf(rows: readonly CostRow[]): CountedCosts {
-  const [by = ''] = rows.map((row) => row.by);
-  return { by, sums: new Map(rows.map(({ value, spent }) => [String(value), spent])) };
+async function sumCosts(
+  clickhouse: ClickHouse,
+  { matching: { where }, filter, value, params, having = '' }: CostsOf,
+): Promise<CountedCosts> {
+  const rows = await ask<{ value: string | number; by: string; spent: number }>(clickhouse, filter, {
+    sql: `SELECT ${value} AS value, max(priced_by) AS by, ${boundedSum('cost')} AS spent FROM events
+          WHERE ${where.sql} AND cost IS NOT NULL GROUP BY value ${having}`,
+    params: { ...where.params, ...params },
+  });
+  return { by: rows[0]?.by ?? '', sums: new Map(rows.map((row) => [String(row.value), row.spent])) };
 }
 
 type CountedHistogram = {
@@ -144,14 +146,9 @@ export async function histogramOf(
 async function price(
   clickhouse: ClickHouse,
   made: Bucket[],
-  { matching: { where }, filter, slot }: { matching: Matching; filter: CountFilter; slot: Slot },
+  { matching, filter, slot }: { matching: Matching; filter: CountFilter; slot: Slot },
 ): Promise<string> {
-  const rows = await ask<CostRow>(clickhouse, filter, {
-    sql: `SELECT ${slot.sql} AS value, max(priced_by) AS by, ${boundedSum('cost')} AS spent FROM events
-          WHERE ${where.sql} AND cost IS NOT NULL GROUP BY value`,
-    params: { ...where.params, ...slot.params },
-  });
-  const { by, sums } = sumsOf(rows);
+  const { by, sums } = await sumCosts(clickhouse, { matching, filter, value: slot.sql, params: slot.params });
   for (const [at, bucket] of made.entries()) bucket.cost = sums.get(String(at)) ?? null;
   return by;
 }

@@ -8,32 +8,19 @@
 // Gives way to everything else: one thread, lowest priority.
 import type { EventType, Outcome, Reason } from '../../schemas/closed-sets.ts';
 import type { Position } from '../../schemas/paging.ts';
+import type { RecordedEvent } from '../../schemas/recorded-event.ts';
 import { BACKTEST_PAGE_BYTES_MAX, BACKTEST_PAGE_ROWS_MAX, BACKTEST_QUERY_SECONDS } from '../../src/common/limits.ts';
 import { RowBinaryReader } from '../../src/common/row-binary.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { instant, QueryConditions } from './conditions.ts';
 import { boundedTo, isTooMuch } from './event-rows.ts';
 
-export type ReplayRow = {
-  id: string;
-  agentId: string;
-  type: EventType;
-  traceId: string;
-  /** Epoch ms, to the microsecond. */
-  occurredMs: number;
-  receivedMs: number;
-  outcome: Outcome;
-  reason: Reason | '';
+export type ReplayRow = RecordedEvent & {
   policyId: string;
-  requestId: string;
-  /** JSON; '' for allowed without a match. */
-  policyResult: string;
   /** `payload.tool` where it is text, its first 200 characters; '' for none. */
   tool: string;
   /** In the demanded currency, in millionths; -1: not known. */
   cost: number;
-  /** JSON; '' where the policy does not look at it. */
-  payload: string;
 };
 
 /** Which events: those that arrived from `fromMs` on and before `toMs`. */

@@ -16,7 +16,6 @@ const AMOUNTS = {
 
 /** The highest sum. No limit is so high; counters stop there, too (spend.lua). */
 const SPENT_MAX = 9_000_000_000_000_000;
-const sumOf = (amounts: string) => boundedSum(amounts, SPENT_MAX);
 
 export async function settledAmounts(
   clickhouse: ClickHouse,
@@ -25,12 +24,12 @@ export async function settledAmounts(
 ): Promise<SettledAmount[]> {
   const { policyId: policy, unit, fromMs, toMs, rollingMs: rolling, part, past } = asked;
   const sums = new Map<string, SettledAmount>();
-  const add = (rows: readonly Record<keyof SettledAmount, string>[]) => {
-    for (const { scope, shown, part: of, amount } of rows) {
-      const key = `${scope}/${of}`;
+  const add = (rows: readonly SettledAmount[]) => {
+    for (const row of rows) {
+      const key = `${row.scope}/${row.part}`;
       const known = sums.get(key);
-      if (known === undefined) sums.set(key, { scope, shown, part: Number(of), amount: Number(amount) });
-      else known.amount += Number(amount);
+      if (known === undefined) sums.set(key, row);
+      else known.amount += row.amount;
     }
   };
   const parts =
@@ -38,7 +37,7 @@ export async function settledAmounts(
   const where = new QueryConditions(account).between('received_at', fromMs, toMs).and("settled != ''", {});
   add(
     await clickhouse.query(
-      `SELECT s.3 AS scope, any(s.4) AS shown, toString(${parts}) AS part, toString(${sumOf('s.5')}) AS amount
+      `SELECT s.3 AS scope, any(s.4) AS shown, toInt64(${parts}) AS part, ${boundedSum('s.5', SPENT_MAX)} AS amount
        FROM events ARRAY JOIN JSONExtract(settled, 'Array(Tuple(String, String, String, String, Int64))') AS s
        WHERE ${where.sql} AND s.1 = {policy:String} AND s.2 = {unit:String} GROUP BY scope, part`,
       { ...where.params, policy, unit, rolling, part },
@@ -51,10 +50,10 @@ export async function settledAmounts(
     .and('position(settled, {policy:String}) = 0', { policy })
     .equal('agent_id', past.agentId === null ? undefined : [past.agentId]);
   const [scope, shown] = past.per === 'agent' ? ['agent_id', 'agent_id'] : ["'all'", "''"];
-  const amount = sumOf(AMOUNTS[past.of]);
+  const amount = boundedSum(AMOUNTS[past.of], SPENT_MAX);
   add(
     await clickhouse.query(
-      `SELECT ${scope} AS scope, any(${shown}) AS shown, toString(${parts}) AS part, toString(${amount}) AS amount
+      `SELECT ${scope} AS scope, any(${shown}) AS shown, toInt64(${parts}) AS part, ${amount} AS amount
        FROM events WHERE ${before.sql} GROUP BY scope, part HAVING ${amount} > 0`,
       { ...before.params, rolling, part, currency: past.currency },
     ),

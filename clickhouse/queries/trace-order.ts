@@ -28,9 +28,8 @@ function valueBy(sort: Exclude<TraceSort, 'started_at'>, blocked: string): strin
       return `max(${MICROS}) - min(${MICROS})`;
     // What is not known comes behind zero.
     case 'tokens':
-      return `ifNull(${boundedSum('tokens_used', VALUE_MAX)}, -1)`;
     case 'cost':
-      return `ifNull(${boundedSum('cost', VALUE_MAX)}, -1)`;
+      return `ifNull(${boundedSum(sort === 'cost' ? sort : 'tokens_used', VALUE_MAX)}, -1)`;
     case 'events':
       return 'toInt64(count())';
     case 'blocked':

@@ -32,18 +32,14 @@ export async function usageByDay(clickhouse: ClickHouse, account: string, asked:
       PLAIN,
     ),
   ]);
-  const agents = all.map(({ agent, ...used }) => ({ agent_id: agent, ...numbers(used) }));
+  const agents = all.map(({ agent, ...used }) => ({ agent_id: agent, ...used }));
   const rest = { events: 0, bytes: 0, tokens: 0 };
   // Below zero where the sums of all together are bounded.
   for (const name of ['events', 'bytes', 'tokens'] as const)
     rest[name] = Math.max(0, sumOf(days, name) - sumOf(agents, name));
-  return { days: days.map(({ date, ...used }) => ({ date, ...numbers(used) })), agents, rest };
-}
-
-function numbers({ events, bytes, tokens }: Used): Used {
-  return { events: Number(events), bytes: Number(bytes), tokens: Number(tokens) };
+  return { days, agents, rest };
 }
 
 function sumOf(rows: readonly Used[], name: keyof Used): number {
-  return rows.reduce((sum, row) => sum + Number(row[name]), 0);
+  return rows.reduce((sum, row) => sum + row[name], 0);
 }

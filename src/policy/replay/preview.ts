@@ -6,10 +6,11 @@
 // Failure: none of its own; what is not judged in PREVIEW_MS_MAX is left out of `events`.
 import type { AgentRecord } from '../../../schemas/agent.ts';
 import type { Policy } from '../../../schemas/policy.ts';
+import type { RecordedEvent } from '../../../schemas/recorded-event.ts';
 import { PREVIEW_MS_MAX, PREVIEW_SHOWN_MAX } from '../../common/limits.ts';
 import { PriceList, type PriceTableRecord } from '../../common/prices/price-list.ts';
 import { PolicyReplay } from './policy-replay.ts';
-import { type RecordedEvent, replayedEvent } from './recorded-event.ts';
+import { replayedEvent } from './recorded-event.ts';
 import type { SpendAmounts } from './replayed-budget.ts';
 import { TooManyCounters } from './replayed-counters.ts';
 

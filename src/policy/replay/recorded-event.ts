@@ -1,30 +1,12 @@
 // A stored event as a replay takes it (policy-replay.ts): of backtests, whose rows come by arrival, and of previews,
 // whose rows are those of the list. Pure.
 // Invariant: the payload is read by exact-json.ts, so policies see the numbers that were sent.
-import type { EventType, Outcome, Reason } from '../../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../../schemas/common.ts';
 import type { PolicyResult } from '../../../schemas/event.ts';
+import type { RecordedEvent } from '../../../schemas/recorded-event.ts';
 import { exactIsoTime } from '../../../schemas/time.ts';
 import { parseExact } from '../../common/exact-json.ts';
 import type { ReplayedEvent } from './policy-replay.ts';
-
-/** Texts are '' for none; times epoch ms. */
-export type RecordedEvent = {
-  id: string;
-  agentId: string;
-  type: EventType;
-  traceId: string;
-  /** To the microsecond. */
-  occurredMs: number;
-  receivedMs: number;
-  outcome: Outcome;
-  reason: Reason | '';
-  requestId: string;
-  /** JSON. */
-  policyResult: string;
-  /** JSON; '' also where the policy does not look at it. */
-  payload: string;
-};
 
 const NO_PAYLOAD: JsonObject = Object.freeze({});
 
