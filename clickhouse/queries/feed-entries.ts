@@ -62,7 +62,7 @@ export async function nextBlocks(
   );
 }
 
-/** The ids of these entries, 128 bits, by chain and number. Those whose contents have expired are left out. */
+/** The ids of these entries, 128 bits, by chain and number; empty: the contents have expired. */
 export async function chainedIds(
   clickhouse: ClickHouse,
   account: string,
@@ -72,9 +72,9 @@ export async function chainedIds(
     account,
     slices.map(({ chain, from, to }) => ({ chain, from: Math.max(1, from + 1 - BLOCK_ENTRIES_MAX), to })),
   );
-  const rows = await clickhouse.query<{ chain: string; n: number; packed: string[] }>(
-    `SELECT chain, toInt64(greatest(first_n, from_n)) AS n,
-       arrayMap(id -> hex(id), arraySlice(ids, n - toInt64(first_n) + 1, toInt64(to_n) - n + 1)) AS packed,
+  const rows = await clickhouse.query<{ chain: string; n: number; last: number; packed: string[] }>(
+    `SELECT chain, toInt64(greatest(first_n, from_n)) AS n, toInt64(least(first_n + count - 1, to_n)) AS last,
+       arrayMap(id -> hex(id), arraySlice(ids, n - toInt64(first_n) + 1, last - n + 1)) AS packed,
        transform(toString(chain), {chains:Array(String)}, {froms:Array(UInt64)}, toUInt64(0)) AS from_n,
        transform(toString(chain), {chains:Array(String)}, {tos:Array(UInt64)}, toUInt64(0)) AS to_n
      FROM audit_chain FINAL WHERE (${where.sql}) AND first_n + count > from_n`,
@@ -86,10 +86,10 @@ export async function chainedIds(
     },
   );
   const found = new Map<string, Map<number, Buffer>>();
-  for (const { chain, n, packed } of rows) {
+  for (const { chain, n, last, packed } of rows) {
     const byNumber = found.get(chain) ?? new Map<number, Buffer>();
     found.set(chain, byNumber);
-    for (const [i, id] of packed.entries()) byNumber.set(n + i, Buffer.from(id, 'hex'));
+    for (let i = n; i <= last; i++) byNumber.set(i, Buffer.from(packed[i - n] ?? '', 'hex'));
   }
   return found;
 }

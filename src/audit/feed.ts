@@ -152,11 +152,14 @@ export class Feed {
     return slices.flatMap(({ chain, from, to }) => {
       const index = this.#chains.indexOf(chain);
       const kind = index === 0 ? 'auditLog' : 'event';
-      return Array.from({ length: to - from + 1 }, (_, i) => {
-        const packed = ids.get(chain)?.get(from + i);
-        const id = packed === undefined || isBlank(packed) ? null : unpackId(kind, packed);
-        return { index, n: from + i, id };
-      });
+      const entries: FeedEntry[] = [];
+      for (let n = from; n <= to; n++) {
+        const packed = ids.get(chain)?.get(n);
+        // Only what was answered is passed over: an entry whose block did not come is read again.
+        if (packed === undefined) break;
+        entries.push({ index, n, id: packed.length === 0 || isBlank(packed) ? null : unpackId(kind, packed) });
+      }
+      return entries;
     });
   }
 
