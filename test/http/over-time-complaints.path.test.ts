@@ -1,9 +1,9 @@
 // What users of others suffer from budgets and from rules over what was before, each complaint a case, by the number of
 // its issue where it has one (LiteLLM's budgets), against the whole service.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import t from 'tap';
 import { Api } from '../support/api.ts';
+import { ofEachMaster } from '../support/redis.ts';
 import { sharedService } from '../support/shared-service.ts';
 
 const service = await sharedService(t);
@@ -73,18 +73,20 @@ t.test(
 t.test('#33923: where what is left cannot be asked for, the call is refused; it is not let through', async (t) => {
   const agent = await newAgent();
   const id = await budget(agent, { limit: '1 USD', window: '1h', estimate: 'worst' });
-  const redis = new Redis((await service.addresses()).redisUrl);
-  t.teardown(() => redis.disconnect());
-  const [known] = await redis.keys(`*budget:${id}:*:k`);
-  const kept = await redis.hgetall(known!);
-  // Whatever is asked of these counters fails from now on.
-  await redis.set(known!, 'no hash');
   const before = (await api.get(`/v1/agents/${agent}/events`)).json.total;
-  const prompt = { type: 'prompt', payload: { model, max_tokens: 5 } };
-  const refused = await api.post(`/v1/agents/${agent}/events`, prompt, { mayBeAway: true });
+  let refused: object | undefined;
+  await ofEachMaster((await service.addresses()).redisUrl, async (redis) => {
+    const [known] = await redis.keys(`*budget:${id}:*:k`);
+    if (known === undefined) return;
+    const kept = await redis.hgetall(known);
+    // Whatever is asked of these counters fails from now on.
+    await redis.set(known, 'no hash');
+    const prompt = { type: 'prompt', payload: { model, max_tokens: 5 } };
+    refused = await api.post(`/v1/agents/${agent}/events`, prompt, { mayBeAway: true });
+    await redis.del(known);
+    await redis.hset(known, kept);
+  });
   t.match(refused, { status: 503, json: { error: { code: 'unavailable', recorded: false } } });
-  await redis.del(known!);
-  await redis.hset(known!, kept);
   t.equal((await api.get(`/v1/agents/${agent}/events`)).json.total, before, 'nothing is recorded');
   t.match((await post(agent, 'prompt', { model, max_tokens: 5 })).policy_result, { outcome: 'allowed' });
 });
