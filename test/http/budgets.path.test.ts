@@ -22,17 +22,16 @@ async function agentOf(): Promise<string> {
   return (await api.post('/v1/agents', { name: `spender ${++names}` })).json.id;
 }
 
-/** A budget of the agent whose past is known. */
-async function budget(
-  agent: string,
-  conditions: object,
-  asked: object = {},
-  actions: string[] = ['block'],
-): Promise<string> {
+async function newBudget(agent: string, conditions: object, actions = ['block']): Promise<string> {
   const policy = { name: `budget ${++names}`, type: 'budget', agent_id: agent, actions, conditions };
   const made = await api.post('/v1/policies', policy);
   t.equal(made.status, 201, made.text);
-  const { id } = made.json;
+  return made.json.id;
+}
+
+/** A budget of the agent whose past is known. */
+async function budget(agent: string, conditions: object, asked: object = {}, actions?: string[]): Promise<string> {
+  const id = await newBudget(agent, conditions, actions);
   await known(agent, id, asked);
   return id;
 }
@@ -66,11 +65,12 @@ const checked = async (id: string) =>
     )
   ).json.items[0];
 /** Once it has spent so much. */
-const spent = (id: string, amount: string | number) =>
+const spent = (id: string, amount: string | number, isSo = (found: unknown) => found === amount) =>
   api.until(
     () => api.get(`/v1/budgets?policy_id=${id}`),
-    ({ json }) => json.items[0]?.spent === amount,
+    ({ json }) => isSo(json.items[0]?.spent),
   );
+const spentAtLeast = (id: string, amount: number) => spent(id, amount, (found) => Number(found) >= amount);
 
 t.test('a prompt reserves, its completion settles, once; what does not fit is blocked', async (t) => {
   const agent = await agentOf();
@@ -169,19 +169,12 @@ t.test('events that say more tokens than numbers hold use a budget up, in rows a
     for (let i = 0; i < 11; i++) await api.post(`/v1/agents/${agent}/events/batch`, { events });
   };
   await batches();
-  const conditions = { limit: { tokens: 400 }, window: '1h', estimate: 'worst' };
-  const policy = { name: `budget ${++names}`, type: 'budget', agent_id: agent, actions: ['block'], conditions };
-  const { id } = (await api.post('/v1/policies', policy)).json;
+  const id = await newBudget(agent, { limit: { tokens: 400 }, window: '1h', estimate: 'worst' });
   // More where a minute ends meanwhile: each has a sum of its own.
-  const isSpent = (amount: number) =>
-    api.until(
-      () => api.get(`/v1/budgets?policy_id=${id}`),
-      ({ json }) => json.items[0]?.spent >= amount,
-    );
-  await isSpent(9e15);
+  await spentAtLeast(id, 9e15);
   t.match(await checked(id), { drift: 0 }, 'the past');
   await batches();
-  await isSpent(18e15);
+  await spentAtLeast(id, 18e15);
   t.match(await checked(id), { drift: 0 });
   const traces = await api.get(`/v1/traces?agent_id=${agent}&sort=tokens`);
   t.match(traces.json.items, [{ tokens_used: most, event_count: 2_200 }], 'a trace says the most that is exact');
